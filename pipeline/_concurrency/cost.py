@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-__all__ = ["MEASURED_CHEAP", "Cost", "Costs", "charge", "charged", "spent"]
+__all__ = ["MEASURED_CHEAP", "NO_COST", "Cost", "Costs", "charge", "charged", "spent"]
 
 
 #: Cheap work is measured once in so many batches.
@@ -30,15 +30,16 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost) -> Cost:
         """Return the sum of both costs."""
-        return Cost(self.processor + other.processor, self.elapsed + other.elapsed)
+        return _new(Cost, (self[0] + other[0], self[1] + other[1]))
 
-    def times(self, count: int) -> Cost:
-        """Return the cost of doing the same `count` times."""
-        return Cost(self.processor * count, self.elapsed * count)
+    def minus(self, other: Cost, count: int = 1) -> Cost:
+        """Return the difference of both costs, for doing the same `count` times."""
+        return _new(Cost, ((self[0] - other[0]) * count, (self[1] - other[1]) * count))
 
-    def minus(self, other: Cost) -> Cost:
-        """Return the difference of both costs."""
-        return Cost(self.processor - other.processor, self.elapsed - other.elapsed)
+
+#: The cost of nothing.
+NO_COST = Cost()
+_new = tuple.__new__  # faster than the class, which is called for each thread and step of a batch
 
 
 class _Charged(threading.local):
@@ -54,7 +55,7 @@ _UNMEASURED = nullcontext()
 
 def spent() -> Cost:
     """Return the cost of the calling thread so far, including charges; only differences are meaningful."""
-    return Cost(time.thread_time_ns() + _charged.processor, time.perf_counter_ns() + _charged.elapsed)
+    return _new(Cost, (time.thread_time_ns() + _charged.processor, time.perf_counter_ns() + _charged.elapsed))
 
 
 def charge(work: Cost, waited: int = 0) -> None:

@@ -15,21 +15,32 @@ __all__ = ["StuckCalls", "giving_up"]
 GiveUp = Callable[[str], None]
 
 _LOOK = 1.0  # seconds between checks
-_here = threading.local()
 
 
-@contextmanager
-def giving_up(give_up: GiveUp) -> Iterator[None]:
+class _Here(threading.local):
+    give_up: GiveUp | None = None
+
+
+_here = _Here()
+
+
+class giving_up:  # used like a function; a generator would take longer
     """Name the function that ends the work of this thread if a call in the context never returns.
 
     Args:
         give_up: called on another thread, once. If the call returns later, the thread must not use its results.
     """
-    outer, _here.give_up = getattr(_here, "give_up", None), give_up
-    try:
-        yield
-    finally:
-        _here.give_up = outer
+
+    __slots__ = ("_give_up", "_outer")
+
+    def __init__(self, give_up: GiveUp) -> None:
+        self._give_up = give_up
+
+    def __enter__(self) -> None:
+        self._outer, _here.give_up = _here.give_up, self._give_up
+
+    def __exit__(self, *error: object) -> None:
+        _here.give_up = self._outer
 
 
 class StuckCalls:
@@ -56,7 +67,7 @@ class StuckCalls:
     def watched(self) -> Iterator[None]:
         """Watch the calls of this thread in the context."""
         thread = threading.get_ident()
-        self._calls[thread] = time.monotonic(), getattr(_here, "give_up", None)
+        self._calls[thread] = time.monotonic(), _here.give_up
         try:
             yield
         finally:

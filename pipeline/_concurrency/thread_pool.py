@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pipeline._concurrency.cost import Cost, charge, spent
+from pipeline._concurrency.cost import NO_COST, Cost, charge, spent
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.latch import Latch
 from pipeline._concurrency.locks import Level, new_lock
@@ -22,26 +22,34 @@ Task = Callable[[int], None]
 
 
 class Job:
-    """The tasks 0 .. count-1 of one call. One thread draws each index; the last task to finish opens `done`."""
+    """The tasks 0 .. count-1 of one call. One thread draws each index; the last task to finish opens `done`.
 
-    __slots__ = ("_cost", "count", "done", "draw", "errors", "left", "lock", "task")
+    Args:
+        task: called with each index.
+        count: number of tasks.
+        lock: lock of the pool, for all its jobs. Only the pool's threads take it, so no signal handler runs meanwhile.
+    """
 
-    def __init__(self, task: Task, count: int) -> None:
+    __slots__ = ("_cost", "_left", "_lock", "count", "done", "draw", "errors", "task")
+
+    def __init__(self, task: Task, count: int, lock: threading.Lock) -> None:
         self.task = task
         self.count = count
         self.draw = itertools.count().__next__  # atomic under the GIL
-        self.lock = new_lock(Level.LEAF, "job")
-        self.left = count  # number of unfinished tasks; changes only under the lock
-        self.errors: list[tuple[int, BaseException]] = []
+        self.errors: list[tuple[int, BaseException]] = []  # `append` is atomic, too
         self.done = Latch()
-        self._cost = Cost()
+        self._lock = lock  # guards the two below
+        self._left = count  # number of unfinished tasks
+        self._cost = NO_COST
 
-    def finish(self, count: int, cost: Cost) -> None:
-        """Record that a thread finished `count` tasks, and their cost."""
-        with self.lock:
-            self._cost = self._cost.plus(cost)
-            self.left -= count
-            if self.left == 0:
+    def finish(self, count: int, begin: Cost) -> None:
+        """Record that the calling thread, which had spent `begin` before, finished `count` tasks."""
+        now = spent()
+        with self._lock:
+            known = self._cost
+            self._cost = Cost(known[0] + now[0] - begin[0], known[1] + now[1] - begin[1])
+            self._left -= count
+            if self._left == 0:
                 self.done.open()
 
     def wait(self) -> list[tuple[int, BaseException]]:
@@ -51,10 +59,9 @@ class Job:
         """
         begin = time.perf_counter_ns()
         self.done.wait()
-        with self.lock:
-            cost, self._cost = self._cost, Cost()
+        cost, self._cost = self._cost, NO_COST  # nothing adds to it any more
         charge(cost, waited=time.perf_counter_ns() - begin)
-        return sorted(self.errors, key=lambda error: error[0])
+        return sorted(self.errors, key=lambda error: error[0]) if self.errors else []
 
     def join(self) -> None:
         """Wait until all tasks are done; raise the exception of the first that failed."""
@@ -73,6 +80,9 @@ class ThreadPool:
         name: prefix of the threads' names.
         affinity: cores to bind the threads to, one per thread in turn; empty to bind none.
 
+    Attributes:
+        num_threads: number of threads.
+
     Example:
         >>> with ThreadPool(2, "doc") as pool:
         ...     results = [0] * 3
@@ -85,6 +95,8 @@ class ThreadPool:
         self._jobs: deque[Job] = deque()  # those whose tasks aren't all drawn
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # a job for each thread that shall work on it
         self._closed = False
+        self._lock = new_lock(Level.LEAF, "jobs")
+        self.num_threads = 0
         self._threads: list[threading.Thread] = []  # only started threads
         self._callers: deque[None] = deque()  # an entry for each call of `run_ranges` that waits: changes are atomic
         try:
@@ -93,6 +105,7 @@ class ThreadPool:
                 thread = threading.Thread(target=self._work, args=(core,), name=f"{name}-{index}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
+                self.num_threads += 1
         except BaseException:
             self.close()
             raise
@@ -125,7 +138,7 @@ class ThreadPool:
 
     def start(self, task: Task, count: int) -> Job:
         """Start the tasks like `run`, but return at once: the caller waits for the job."""
-        job = Job(task, count)
+        job = Job(task, count, self._lock)
         if count == 0:
             job.done.open()
             return job
@@ -151,9 +164,11 @@ class ThreadPool:
         """
         self._callers.append(None)
         try:
-            self.start_ranges(task, count, step, len(self._callers)).join()
+            errors = self.start_ranges(task, count, step, len(self._callers)).wait()
         finally:
             self._callers.pop()
+        if errors:
+            raise errors[0][1]
 
     def start_ranges(self, task: Callable[[int, int], None], count: int, step: int, callers: int = 1) -> Job:
         """Start the ranges like `run_ranges`, but return at once: the job's errors carry the numbers of ranges.
@@ -169,11 +184,6 @@ class ThreadPool:
         ranges = -(-self.num_threads // callers)
         step = max(1, min(step, -(-count // ranges)))
         return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
-
-    @property
-    def num_threads(self) -> int:
-        """Number of threads."""
-        return len(self._threads)
 
     @property
     def busy(self) -> bool:
@@ -202,18 +212,15 @@ class ThreadPool:
             job = self._queue.get()
             if job is None:
                 return
-            finished = 0
-            begin = spent()
+            finished, begin = 0, spent()
             while (index := job.draw()) < job.count:
                 try:
                     job.task(index)
                 except BaseException as error:  # noqa: BLE001 - a task's error belongs to the caller of run()
-                    with job.lock:
-                        job.errors.append((index, error))
+                    job.errors.append((index, error))
                 finished += 1
-            cost = spent().minus(begin)
             with suppress(ValueError):  # another thread has removed it
                 self._jobs.remove(job)
             if finished:
-                job.finish(finished, cost)
+                job.finish(finished, begin)
             del job  # an idle thread must not keep the memory of its last task

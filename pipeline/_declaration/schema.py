@@ -315,10 +315,11 @@ class OperatorSchema:
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
         """Return the value of a constant argument, or its default."""
-        return arguments[name] if name in arguments else self._defaults.get(name)
+        return arguments[name] if name in arguments else self.defaults.get(name)
 
     @cached_property
-    def _defaults(self) -> Mapping[str, Any]:
+    def defaults(self) -> Mapping[str, Any]:
+        """Default values of the arguments that have one, by name."""
         return {name: each.default for name, each in self._declared.items() if each.default is not REQUIRED}
 
     @cached_property

@@ -69,6 +69,11 @@ class OutputDeclarations:
             )
         return list(value)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is declared."""
+        return self.output_dtype is None and self.output_ndim is None and self.output_layout is None
+
     def check_count(self, count: int) -> None:
         """Check the lengths of sequences; raises the errors of `for_outputs`."""
         for name in _KINDS:
@@ -76,7 +81,7 @@ class OutputDeclarations:
 
     def checked(self, result: BatchResult) -> BatchResult:
         """Return a result, or an error in its place if an output isn't as declared."""
-        if self.output_dtype is None and self.output_ndim is None and self.output_layout is None:
+        if self.is_empty:
             return result
         for name, (_, _, label) in _KINDS.items():
             if result.outputs and getattr(self, name) is not None:

@@ -111,6 +111,8 @@ class Runner:
 
     Attributes:
         executor: executor of the graph.
+        submit: runs one batch for a caller that supplies the fed inputs and has many batches in flight, such as a
+            server; see `Submitter.submit`.
         inputs: queues of the batches that the user feeds.
         output_stream: CUDA stream of the outputs that were taken last, or None.
     """
@@ -130,7 +132,9 @@ class Runner:
         self.executor = Executor(graph, arguments.executor_config(), functions=sources.functions)
         self.inputs = FedInputs(graph.fed_inputs)
         self._sources = sources
-        self._submitter = Submitter(self.executor, sources)
+        self._submitter = Submitter(self.executor, sources, self._declared)
+        adds_nothing = not len(sources) and self._declared.is_empty
+        self.submit = self.executor.submit if adds_nothing else self._submitter.submit
         self._arguments = arguments
         self._depth = arguments.depth(uses_gpu=graph.uses_gpu)
         self._search = self._depth_search(iter_setup)
@@ -155,21 +159,6 @@ class Runner:
             return None
         most = executor.batches_to_merge
         return Depth(self._depth, most, executor.widen, merges=True) if most > self._depth else None
-
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: bool = False) -> None:
-        """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
-
-        Another thread adds the data of the sources, in the order of the calls.
-
-        Args:
-            request: the batch.
-            on_done: called once with the result. It must be quick and must not raise.
-            on_caller: see `Executor.submit`.
-
-        Raises:
-            PipelineError: the batch was not started, and `on_done` will not be called.
-        """
-        self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)), on_caller)
 
     def schedule(self) -> None:
         """Request one more batch. Start it, and later ones if their data exists.

@@ -6,9 +6,11 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.locks import Level, new_lock
+from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.sources import SourceGroup
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
@@ -32,21 +34,25 @@ class Submitter:
     Args:
         executor: runs the batches.
         sources: the sources.
+        declared: what the results are checked against.
     """
 
-    def __init__(self, executor: Executor, sources: SourceGroup) -> None:
+    def __init__(self, executor: Executor, sources: SourceGroup, declared: OutputDeclarations) -> None:
         self._executor = executor
         self._sources = sources
+        self._declared = declared
         self._queue: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
         self._lock = new_lock(Level.LEAF, "submitter")  # guards the start of the thread
         self._thread: threading.Thread | None = None
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool = False) -> None:
-        """Start a batch like `Executor.submit`, but pass errors of the sources to `on_done`, too.
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: bool = False) -> None:
+        """Start a batch like `Executor.submit`, but pass errors of the sources and checked results to `on_done`.
 
         Raises:
             PipelineError: as `Executor.submit`; or the thread for the sources can't be started.
         """
+        if not self._declared.is_empty:
+            on_done = partial(self._check, on_done)
         if not len(self._sources):
             self._executor.submit(request, on_done, on_caller=on_caller)
             return
@@ -59,6 +65,9 @@ class Submitter:
                     raise PipelineError(f"the thread that calls the sources can't be started: {error}") from error
                 self._thread = thread
         self._queue.put(_Submitted(request, on_done))
+
+    def _check(self, on_done: Callable[[BatchResult], None], result: BatchResult) -> None:
+        on_done(self._declared.checked(result))
 
     def close(self) -> None:
         """Start the submitted batches, then end the thread."""

@@ -224,7 +224,8 @@ class Executor:
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.nested = in_user_function()
         batch.trace, batch.memory, batch.output_memory = self.trace, self.memory, self._output_memory
-        self._constants.add_to(batch, on_gpu=False)
+        if self._plan.constants:
+            self._constants.add_to(batch, on_gpu=False)
         run = RunningBatch(batch, on_done)
         run.on_caller = on_caller
         batch.number = next(self._submitted)
@@ -382,7 +383,7 @@ class Executor:
             self._merger.put(run)
             work_queue.put(partial(self._run_waiting, self._merger, phase))
             return
-        work_queue.put(lambda: self._run_phase(run, phase))
+        work_queue.put(partial(self._run_phase, run, phase))
 
     def _take_inputs(self, run: RunningBatch) -> bool:
         """Add the inputs of a phase that needs nothing else; return False if it must run."""
@@ -396,7 +397,9 @@ class Executor:
         return True
 
     def _queue_of(self, phase: Phase) -> WorkQueue | None:
-        return {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
+        if phase.device == "cpu":
+            return self._cpu_queue
+        return self._gpu_queue if phase.device == "gpu" else self._mixed_queue
 
     def _run_waiting(self, merger: Merger, phase: Phase) -> None:
         """Run the batches that wait, as one if there are several."""
@@ -499,12 +502,12 @@ class Executor:
             cost = _UNMEASURED
             if weight:
                 now = spent()
-                cost, already = now.minus(already).times(weight), now
+                cost, already = now.minus(already, weight), now
             self.statistics.end(step.nodes, cost, batch.costs)
             if order is not None and number == order.last:
                 order.end_turn(batch.number)
         if weight:
-            self._costs.add(run.phase, already.minus(begun).processor)
+            self._costs.add(run.phase, already.processor - begun.processor)
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
         nbytes = math.prod(shape) * dtype.itemsize
@@ -524,6 +527,9 @@ class Executor:
         if run.taken and self._merger is not None:
             run.taken = False
             self._run_next(self._merger)
+        if run.stream is None and not run.members:
+            self._deliver(run, None, error)
+            return
         if run.stream is None or self._device is None:
             self._complete(run, error)
             return
@@ -585,7 +591,8 @@ class Executor:
                 error = as_batch_error(failure, "a batch ended")
         batch.outputs.clear()
         batch.branch_batches.clear()
-        self._end_order(batch.number)
+        if self._orders:
+            self._end_order(batch.number)
         result = BatchResult(outputs, error, time.perf_counter() - run.started)
         self.statistics.batch(failed=error is not None)
         if run.stream is None:
@@ -603,7 +610,9 @@ class Executor:
             order.end(number)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = self._constants.own(batch, [batch.outputs[edge] for edge in self.graph.outputs])
+        outputs = tuple(map(batch.outputs.__getitem__, self.graph.outputs))
+        if self._plan.constants:
+            outputs = self._constants.own(batch, outputs)
         if batch.reads.by_reader:
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 output.sources = batch.reads.sources(edge) or output.sources

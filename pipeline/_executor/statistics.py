@@ -115,7 +115,7 @@ class Statistics:
         if len(nodes) == 1:
             return None
         with self._lock:
-            step = self._step(nodes)
+            step = self._steps.get(nodes[0].index) or self._step(nodes)
             number, step.begun = step.begun, step.begun + 1
         is_early = 0 < number < _MEASURED and number.bit_count() == 1
         return Costs() if is_early or (number and number % _MEASURED == 0) else None
@@ -133,7 +133,7 @@ class Statistics:
             step.ended += 1
             if costs is not None:
                 step.measure(costs)
-            if cost.elapsed:
+            if cost[1]:
                 step.undivided = step.undivided.plus(cost)
 
     def batch(self, failed: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,9 +108,10 @@ class GraphNode:
     def output_device(self) -> str:
         return self.schema.output_device or ("cpu" if self.device == "cpu" else "gpu")
 
-    def argument(self, name: str) -> Any:
-        """Return a constant argument, or its default."""
-        return self.schema.value_of(self.arguments, name)
+    @cached_property
+    def argument(self) -> Callable[[str], Any]:
+        """A function that returns a constant argument, or its default, by name."""
+        return {**self.schema.defaults, **self.arguments}.get
 
     @cached_property
     def sources(self) -> tuple[Edge, ...]:

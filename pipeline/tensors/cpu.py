@@ -187,7 +187,8 @@ class TensorListCPU(TensorListBase):
             >>> [sample.tolist() for sample in TensorListCPU.from_table(table, [block]).samples]
             [[0, 1], [2, 3, 4, 5]]
         """
-        result = cls._bare(table.dtype, table.ndim, check_layout(layout, table.ndim, "TensorListCPU"))
+        ndim = table.shapes.shape[1]
+        result = cls._bare(table.dtype, ndim, check_layout(layout, ndim, "TensorListCPU") if layout else "")
         result._table, result._blocks, result._homes = table, blocks, homes
         return result
 

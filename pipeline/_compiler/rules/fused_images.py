@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,8 @@ class FusedImages(FusedStep):
             return False
         array, owner = batch.allocate(self._result, images.shape, np.dtype(np.float32))
 
-        def make(begin: int, end: int) -> None:
-            with batch.traced(begin, end - 1):
-                images.make(array, begin, end)
-
-        batch.pool.run_ranges(make, batch.size, _IMAGES)
+        make = partial(images.make, array)
+        batch.pool.run_ranges(make if batch.trace is None else batch.traced_ranges(make), batch.size, _IMAGES)
         result = TensorListCPU(array, "CHW")
         result.owner = owner
         batch.keep(self._result, result)

@@ -1,10 +1,25 @@
-"""What the tests of the compiler share."""
+"""Fixtures of the compiler's tests."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from pipeline._executor.executor import Executor
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "gpu":
+        yield "gpu"
+        return
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        yield "host"
 
 
 @pytest.fixture(autouse=True)

@@ -80,7 +80,7 @@ class DeviceStage:
 
     def _build(self) -> None:
         self._pipeline.build()
-        self._internals.runner.executor.device_memory = self._memory
+        self._internals.runner.executor.batch_memory.on_gpu = self._memory
         self._runs = True
 
     def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Outcome], None]) -> None:

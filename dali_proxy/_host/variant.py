@@ -78,8 +78,8 @@ class Variant:
         self._publisher = publisher
         self._planning = Planning(device_stage) if device_stage else None
         self.executor = internals.runner.executor
-        self.executor.output_allocator = publisher.allocate if self._planning is None else self._allocate
-        self.executor.device_memory = publisher.device_memory
+        self.executor.batch_memory.allocator = publisher.allocate if self._planning is None else self._allocate
+        self.executor.batch_memory.on_gpu = publisher.device_memory
         self.order = BatchOrder() if host_stage_only and self._planning is None else None
         self.next_number = itertools.count().__next__
 

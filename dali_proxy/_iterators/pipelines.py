@@ -48,7 +48,7 @@ class Pipelines:
         for each in found:
             each.build()
             if isinstance(each, Pipeline):
-                each._internals.runner.executor.device_memory = TorchMemory()
+                each._internals.runner.executor.batch_memory.on_gpu = TorchMemory()
 
     def __len__(self) -> int:
         return len(self._all)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import queue
 import threading
 import time
@@ -13,10 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._bulk.gather import gathered
 from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -30,6 +25,7 @@ from pipeline._concurrency.stuck_calls import giving_up
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._cuda.streams import ignore_captures
+from pipeline._executor.batch_memory import BatchMemory
 from pipeline._executor.batch_order import ordered_phases
 from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
@@ -48,17 +44,14 @@ from pipeline._operator_api.operator import FunctionProcesses, Setup
 from pipeline._operator_api.request import (
     BatchRequest,
     BatchResult,
-    DeviceMemory,
     ExecutorConfig,
-    OutputAllocator,
     TensorList,
     as_batch_error,
 )
 from pipeline._operator_api.trace import Trace, profiler_trace
-from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline._user_functions.seeding import in_user_function
 from pipeline.errors import InputError, PipelineError
-from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
@@ -101,10 +94,6 @@ class Executor:
         self.config = config
         #: Sizes of outputs; None unless `memory_statistics` is set.
         self.memory: MemoryStatistics | None = MemoryStatistics(graph) if config.memory_statistics else None
-        #: The allocator of dense outputs on the CPU; None for the executor's own buffers.
-        self.output_allocator: OutputAllocator | None = None
-        #: Where batches allocate memory of the GPU; None for CuPy's pools.
-        self.device_memory: DeviceMemory | None = None
         #: The trace that records the times of steps and samples; None to record nothing.
         self.trace: Trace | None = profiler_trace()
         self._submitted = itertools.count()
@@ -116,6 +105,7 @@ class Executor:
         self._device: Device | None = open_or_share(graph, config) if self._plan.uses_gpu else None
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
+        self.batch_memory = BatchMemory(graph, self._plan, self._device)
         self._operators: dict[int, Any] = {}
         self.statistics = Statistics(graph, self._operators)
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
@@ -154,20 +144,9 @@ class Executor:
             if node.branch
             for output in range(node.output_count)
         }
-        #: Outputs that nothing else reads.
-        self._final = {edge for edge in graph.outputs if self._plan.readers[edge] == 1}
-        self._output_numbers: dict[Edge, int] = {}
-        for number, edge in enumerate(graph.outputs):
-            self._output_numbers.setdefault(edge, number)
         #: By number, for phases that call the user's code; without own threads, one thread runs all phases of a batch.
         self._orders = ordered_phases(self._plan, self._operators) if self._shared is None else {}
-        self._buffers = BufferPool()
-        self._pinned_buffers = BufferPool(pin_for=self.device_id)
-        #: Fed inputs that are copied to the GPU.
-        self._uploaded = {node.name for node in graph.inputs if node.device == "gpu"} | {
-            graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
-        }
-        self._reserve(self.config)
+        self.batch_memory.reserve(self.config)
         self._costs = PhaseCosts(self._plan, self._operators)
 
     def _start_threads(self) -> None:
@@ -221,9 +200,9 @@ class Executor:
             raise PipelineError("the executor is closed")
         reads = self.readers.begin(request.batch_size)
         self._check(request)
-        batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
+        batch = Batch(request, self.config.seed, self._pool, self.batch_memory.allocate, reads, self._branches)
         batch.nested = in_user_function()
-        batch.trace, batch.memory, batch.output_memory = self.trace, self.memory, self._output_memory
+        batch.trace, batch.memory, batch.output_memory = self.trace, self.memory, self.batch_memory.output_on_gpu
         if self._plan.constants:
             self._constants.add_to(batch, on_gpu=False)
         run = RunningBatch(batch, on_done)
@@ -236,13 +215,8 @@ class Executor:
             raise
 
     def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
-        """Copy fed data, on the threads of the CPU stage; to pinned memory if the GPU reads the data.
-
-        Args:
-            batch: the data.
-            node: the input.
-        """
-        return gathered(batch, self._pinned_buffers if node.name in self._uploaded else self._buffers, self._pool)
+        """Copy fed data for a node, on the threads of the CPU stage; to pinned memory if the GPU reads the data."""
+        return self.batch_memory.copy_input(batch, node, self._pool)
 
     def run(self, request: BatchRequest) -> tuple[TensorList, ...]:
         """Run a batch and return its outputs. Those on the GPU may still be computed.
@@ -268,16 +242,6 @@ class Executor:
             return 0
         return 2 if all(self._operators[node.index].traits.any_thread for node in nodes) else 1
 
-    def _reserve(self, config: ExecutorConfig) -> None:
-        """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
-        nbytes = config.bytes_per_sample * config.max_batch_size
-        if nbytes:
-            outputs = set(self.graph.outputs)
-            on_gpu = sum(self.graph.device_of(edge) == "gpu" for edge in outputs)
-            self._buffers.reserve(nbytes, (config.cpu_depth + 1) * (len(outputs) - on_gpu))
-            if self._device is not None:
-                self._device.reserve(nbytes, (config.gpu_depth + 1) * on_gpu)
-
     @property
     def merges(self) -> bool:
         """Whether batches that wait for the GPU run as one."""
@@ -292,11 +256,6 @@ class Executor:
     def device_id(self) -> int | None:
         """Number of the graph's GPU; None if the graph uses no GPU."""
         return None if self._device is None else self._device.device_id
-
-    @property
-    def buffers_made(self) -> int:
-        """Number of buffers allocated so far for outputs on the CPU; constant in a steady state."""
-        return self._buffers.allocated
 
     def suspects(self) -> list[GraphNode]:
         """Return the operators whose kernels may have lost CUDA's context: those that run the user's code, if any."""
@@ -471,7 +430,7 @@ class Executor:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
         stream, trace = run.stream.stream, run.batch.trace
-        memory = nullcontext() if self.device_memory is None else self.device_memory.on(stream)
+        memory = nullcontext() if self.batch_memory.on_gpu is None else self.batch_memory.on_gpu.on(stream)
         with stream, memory:
             if is_first:
                 self._constants.add_to(run.batch, on_gpu=True)
@@ -508,20 +467,6 @@ class Executor:
                 order.end_turn(batch.number)
         if weight:
             self._costs.add(run.phase, already.processor - begun.processor)
-
-    def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
-        nbytes = math.prod(shape) * dtype.itemsize
-        number = self._output_numbers.get(edge)
-        if number is not None and self.output_allocator is not None:
-            owner = self.output_allocator(number, nbytes)
-            if owner is not None:
-                memory: Array = owner.array
-                return memory[:nbytes].view(dtype).reshape(shape), owner
-        return self._buffers.array(shape, dtype), None
-
-    def _output_memory(self, edge: Edge, nbytes: int) -> Any:
-        memory = self.device_memory
-        return memory.output_memory(nbytes) if memory is not None and edge in self._final else None
 
     def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
         if run.taken and self._merger is not None:

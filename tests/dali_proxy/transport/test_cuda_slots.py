@@ -74,7 +74,7 @@ def run(describe: Callable[[], Any], publisher: ResultPublisher, into_slots: boo
         pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
     pipe.build()
     executor = pipe._internals.runner.executor
-    executor.device_memory = publisher.device_memory if into_slots else None
+    executor.batch_memory.on_gpu = publisher.device_memory if into_slots else None
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def finish(result: BatchResult) -> None:

@@ -96,7 +96,7 @@ def test_outputs_are_written_to_memory_of_the_caller() -> None:
     x = fn.external_source(name="x", layout="HWC")
     cropped = fn.crop_mirror_normalize(x, crop=(2, 2), mean=[0.0], std=[1.0])
     with Executor(graph_of([cropped]), CONFIG) as executor:
-        executor.output_allocator = allocate
+        executor.batch_memory.allocator = allocate
         done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.ones((2, 4, 4, 3), np.uint8))}), done.put)
         result = done.get(timeout=60)

@@ -46,7 +46,7 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1)
     with Executor(graph_of([fn.external_source(name="x") + 1]), config) as executor:
         reads = executor.readers.begin(2)
-        run = RunningBatch(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
+        run = RunningBatch(Batch(request, 1, executor._pool, executor.batch_memory.allocate, reads, {}), results.append)
         run.stream = BatchStream(LostStream(), device, 0)
         kept: list[Any] = run.batch.keep_alive
         kept.append("memory")

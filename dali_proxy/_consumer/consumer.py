@@ -73,8 +73,8 @@ class ConsumerClient:
         endpoint: address of the server.
         how_it_ended: returns how the server ended if this process can know, else an empty string.
         local: exchange of the server, if it runs in this process.
-        device_stages: for each form of the pipeline, the serialized device stage that continues the server's batches;
-            None if the server runs the whole pipeline.
+        device_stages: for each variant of the pipeline, the serialized device stage that continues its batches; None if
+            the server runs the whole pipeline.
         device_id: GPU to copy results to that the server computed on another GPU; None to leave them there.
 
     Raises:
@@ -83,9 +83,9 @@ class ConsumerClient:
     Attributes:
         server: token that identifies one start of the server.
         waited: seconds that threads have waited for results.
-        variant: form of the pipeline that computed the last batch that was taken; see `place`.
-        computed: batches that the server has computed in the form that is measured; None if none is.
-        refused: for forms of the pipeline that can't run, the reason.
+        variant: variant of the pipeline that computed the last batch that was taken; see `place`.
+        computed: batches that the server has computed in the variant that is measured; None if none is.
+        refused: for variants of the pipeline that can't run, the reason.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ConsumerClient:
         self.waited = 0.0
         self.variant = 0
         self.computed: Computed | None = None
-        self._measured: int | None = None  # number of the form that is measured
+        self._measured: int | None = None  # number of the variant that is measured
         self.refused = self._stages.refused
         self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
@@ -270,13 +270,13 @@ class ConsumerClient:
                     self._channel.post(Advance(session, through))
 
     def place(self, variant: int, measured: bool) -> None:
-        """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
+        """Let the server run later batches with another variant of the pipeline: 0 for the first, n for the n-th other.
 
-        It may take seconds until the server has built it. `self.variant` shows when its batches arrive. A form in
+        It may take seconds until the server has built it. `self.variant` shows when its batches arrive. A variant in
         `self.refused` isn't run.
 
         Args:
-            variant: number of the form.
+            variant: number of the variant.
             measured: whether `self.computed` is needed, until the next call.
         """
         self.computed, self._measured = None, variant if measured else None
@@ -421,7 +421,7 @@ class ConsumerClient:
         stage = None if result.origin is None else self._stages.get(result.variant)
         if stage is None:
             answer = self._open(result, fds, self._opener.receive)
-            if result.origin is not None:  # another process chose this form of the pipeline
+            if result.origin is not None:  # another process chose this variant of the pipeline
                 reason = self.refused.get(result.variant, "it isn't known")
                 answer = ProxyError(f"the GPU's part of the pipeline can't run here: {reason}")
             self._requests.answer(key, answer)

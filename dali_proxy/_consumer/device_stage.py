@@ -174,16 +174,16 @@ class DeviceStage:
 
 
 class DeviceStages:
-    """The device stages of the forms of a pipeline that the server may run.
+    """The device stages of the variants of a pipeline that the server may run.
 
     Args:
-        pipelines: for each form, its device stage as `serialize_for_host` returned it, or None.
+        pipelines: for each variant, its device stage as `serialize_for_host` returned it, or None.
 
     Raises:
-        BuildError: the device stage of the first form can't run here.
+        BuildError: the device stage of the first variant can't run here.
 
     Attributes:
-        refused: for other forms whose device stage can't run here, the reason.
+        refused: for other variants whose device stage can't run here, the reason.
     """
 
     def __init__(self, pipelines: Sequence[bytes | None]) -> None:
@@ -209,7 +209,7 @@ class DeviceStages:
         return bool(self._stages)
 
     def get(self, variant: int) -> DeviceStage | None:
-        """Return the device stage of a form of the pipeline, or None."""
+        """Return the device stage of a variant of the pipeline, or None."""
         return self._stages.get(variant)
 
     @property

@@ -31,7 +31,7 @@ class PendingRequest:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process continues the batch
         self.samples = ("", "")  # packed dataset indices and names of the batch's samples; usually unknown
-        self.variant = 0  # form of the pipeline that computed the batch; see `Place`
+        self.variant = 0  # variant of the pipeline that computed the batch; see `Place`
         self.sent = False  # a request may be sent twice: the server refuses the second one
 
     def note(self, result: Result, continues: bool) -> None:

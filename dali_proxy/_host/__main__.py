@@ -110,7 +110,7 @@ def _restore_environment(start: Start) -> None:
 
 
 def _read(received: Received) -> list[Alternative]:
-    """Return the form of the pipeline to begin with, and the alternatives."""
+    """Return the variant of the pipeline to begin with, and the alternatives."""
     start = received.message
     ends = list(accumulate(start.nbytes))
     block = SharedBlock.attach(received.fds[0], ends[-1] or 1)

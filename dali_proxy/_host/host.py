@@ -76,7 +76,7 @@ class Host:
 
     Attributes:
         server: sockets and event loop of the host; `server.watch` adds descriptors to it.
-        may_use_gpu: whether a form of the pipeline uses a GPU.
+        may_use_gpu: whether a variant of the pipeline uses a GPU.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The batches that one form of the pipeline computes, while a consumer measures it."""
+"""The batches that one variant of the pipeline computes, while a consumer measures it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _STALLED, _LONGEST = 0.3, 5.0
 
 
 class Measured:
-    """Counts the batches that a form computes, and sends the count to the consumer that measures it.
+    """Counts the batches that a variant computes, and sends the count to the consumer that measures it.
 
     It also decides how long the batches that no loop needs soon are held.
 
     Args:
         consumer: the consumer.
-        variant: number of the form.
+        variant: number of the variant.
 
     Attributes:
         consumer: see above.
@@ -60,7 +60,7 @@ class Measured:
         return now - since < _LONGEST
 
     def finish(self, variant: int) -> None:
-        """Count a batch that a form has computed, if it is the measured one."""
+        """Count a batch that a variant has computed, if it is the measured one."""
         if variant != self._variant:
             return
         now = time.monotonic_ns()

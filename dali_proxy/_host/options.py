@@ -9,7 +9,7 @@ __all__ = ["Alternative", "HostOptions"]
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another form of the pipeline, which a consumer may choose while the host runs.
+    """Another variant of the pipeline, which a consumer may choose while the host runs.
 
     Attributes:
         pipeline: the pipeline, from `serialize_for_host`.
@@ -34,7 +34,7 @@ class HostOptions:
         arena_bytes_limit: maximum shared memory for the samples of one worker.
         host_stage_only: whether the pipeline is only the host stage, and consumers run the device stage.
         device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
-        alternatives: other forms of the pipeline; the host builds one when a consumer chooses it.
+        alternatives: other variants of the pipeline; the host builds one when a consumer chooses it.
         device_id: GPU that the results of alternatives may lie on, or None.
         hides_gpus: whether the host's process sees no GPU. A host on a thread ignores it.
     """

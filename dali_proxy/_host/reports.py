@@ -33,7 +33,7 @@ class Reports:
 
     Args:
         runner: handles the batches.
-        variants: returns all forms of the pipeline.
+        variants: returns all variants of the pipeline.
         call_soon: schedules a function on the host's thread.
         clients: returns all connected clients.
     """

@@ -38,9 +38,9 @@ class Request:
 
     Attributes:
         worker: the worker that submitted it.
-        variant: form of the pipeline that computes it.
+        variant: variant of the pipeline that computes it.
         seq: the worker's number for it.
-        number: its number among the batches that this form has started.
+        number: its number among the batches that this variant has started.
         session: the iterator that it belongs to; 0 for none.
         key: key of its random numbers.
         size: number of samples.

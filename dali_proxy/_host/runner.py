@@ -58,7 +58,7 @@ class Runner:
     ends, or reads incomplete data.
 
     Args:
-        variant: form of the pipeline that runs first.
+        variant: variant of the pipeline that runs first.
         publisher: destination of the results.
         options: the host's settings.
         call_soon: schedules a function on the host's thread; the executor's threads call it.
@@ -68,7 +68,7 @@ class Runner:
 
     Attributes:
         workers: connected workers, by client number; the host adds them.
-        variant: form of the pipeline that runs the requests that the executor gets from now on; see `place`.
+        variant: variant of the pipeline that runs the requests that the executor gets from now on; see `place`.
         trace: the trace that records batches, or None; `Reports` changes it.
         on_outputs: called with the next batch that succeeds and its outputs, on a thread of the executor, or None.
     """
@@ -93,7 +93,7 @@ class Runner:
         self._depths: dict[int, Depth] = {}  # by number of the variant
         self._scheduler = Scheduler(self._depth(variant).value)
         self._measured: Measured | None = None
-        self._is_held_now: IsHeld | None = None  # decides about requests while a form is measured
+        self._is_held_now: IsHeld | None = None  # decides about requests while a variant is measured
         self._checks_held = False  # whether `_start_held` will be called
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
@@ -169,11 +169,11 @@ class Runner:
         self._start_queued()
 
     def place(self, consumer: Consumer, variant: Variant, measured: bool) -> None:
-        """Run queued and later requests with another form of the pipeline; see `Place`."""
+        """Run queued and later requests with another variant of the pipeline; see `Place`."""
         running, self.variant = self.variant, variant
         self._measured = Measured(consumer, variant.number) if measured else None
         self._is_held_now = None if self._measured is None else partial(self._is_held, self._measured)
-        # A form that is new begins with the depth that the search found for the other one. Merged batches need more.
+        # A variant that is new begins with the depth that the search found for the other one. Merged batches need more.
         depth = self._depth(variant, begin=0 if running.executor.merges else self._scheduler.depth)
         self._scheduler.depth = depth.value
         if depth.value > variant.executor.concurrency:
@@ -181,10 +181,10 @@ class Runner:
         self._start_queued()
 
     def _is_held(self, measured: Measured, request: Request, requests: Collection[Request]) -> bool:
-        """Return whether requests have to wait while a form of the pipeline is measured, because no loop needs them.
+        """Return whether requests have to wait while a variant of the pipeline is measured, because no loop needs them.
 
         Args:
-            measured: the form.
+            measured: the variant.
             request: the first of them.
             requests: all requests of the same source.
         """
@@ -198,10 +198,10 @@ class Runner:
         return measured.holds(session, through, requests)
 
     def _depth(self, variant: Variant, begin: int = 0) -> Depth:
-        """Return the search for the number of batches in the executor of a form of the pipeline.
+        """Return the search for the number of batches in the executor of a variant of the pipeline.
 
         Args:
-            variant: the form.
+            variant: the variant.
             begin: number to begin with, if the search hasn't begun.
         """
         depth = self._depths.get(variant.number)

@@ -1,4 +1,4 @@
-"""A form of the user's pipeline that the host runs: one for each placement that may be chosen while it runs."""
+"""A variant of the user's pipeline that the host runs: one for each placement that may be chosen while it runs."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ class LoopRate:
 
     Args:
         now: time at which the loop took a batch, in seconds.
-        computed: the batches that were computed before, without interruption by another form of the pipeline; None if
-            this isn't known, so that only the rate at which batches are taken counts.
+        computed: the batches that were computed before, without interruption by another variant of the pipeline; None
+            if this isn't known, so that only the rate at which batches are taken counts.
     """
 
     def __init__(self, now: float, computed: Computed | None) -> None:

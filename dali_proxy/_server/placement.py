@@ -62,8 +62,8 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class _Form:
-    """The form of a pipeline for one placement.
+class _Variant:
+    """The variant of a pipeline for one placement.
 
     Attributes:
         server: the pipeline of the server.
@@ -74,8 +74,8 @@ class _Form:
     device_stage: Pipeline | None = None
 
     @classmethod
-    def split(cls, pipeline: Pipeline, stages: Stages) -> _Form:
-        """Return the form whose device stage runs in the consumer."""
+    def split(cls, pipeline: Pipeline, stages: Stages) -> _Variant:
+        """Return the variant whose device stage runs in the consumer."""
         return cls(_host_stage(pipeline, stages), _device_stage(pipeline, stages))
 
     @cached_property
@@ -110,7 +110,7 @@ class Placing:
         GraphError: the user requests "cores" or "consumer", and an operator doesn't support it.
 
     Attributes:
-        device_stages: for each form of the pipeline, the stage that consumers run, from `serialize_for_host`, or None.
+        device_stages: for each variant of the pipeline, the stage of consumers, from `serialize_for_host`, or None.
         trial: measures the candidates of "auto"; None if there is nothing to choose.
     """
 
@@ -121,12 +121,12 @@ class Placing:
         self._whole: Pipeline | None = pipeline
         self._split = split
         self._choice: Choice | None = None
-        #: The forms that the server can use: the first one at its start, the others as alternatives.
-        self._forms: dict[Settled, _Form] = {}
+        #: The variants that the server can use: the first one at its start, the others as alternatives.
+        self._variants: dict[Settled, _Variant] = {}
         self.device_stages: tuple[bytes | None, ...] = ()
         self.trial: Trial | None = None
         if wanted != "auto":
-            self._use({wanted: self._form(wanted)}, Choice(wanted, "" if wanted == "server" else _ASKED_FOR))
+            self._use({wanted: self._variant(wanted)}, Choice(wanted, "" if wanted == "server" else _ASKED_FOR))
 
     @property
     def placement(self) -> Placement:
@@ -145,7 +145,7 @@ class Placing:
     @property
     def names(self) -> tuple[Settled, ...]:
         """The placements that the server can use: the first one at its start, the others as alternatives."""
-        return tuple(self._forms)
+        return tuple(self._variants)
 
     def host_options(self) -> dict[str, Any]:
         """Return the settings of the host that follow from the placement: fields of `HostOptions`.
@@ -154,13 +154,13 @@ class Placing:
         nothing uses. The user's own functions and sources see what this process sees.
         """
         assert self._whole is not None
-        first, *others = self._forms.values()
+        first, *others = self._variants.values()
         return {
             "host_stage_only": first.device_stage is not None,
             "device_stage": first.planned_stage,
             "alternatives": tuple(
-                Alternative(serialize_for_host(form.server), form.device_stage is not None, form.planned_stage)
-                for form in others
+                Alternative(serialize_for_host(variant.server), variant.device_stage is not None, variant.planned_stage)
+                for variant in others
             ),
             "device_id": self._whole._internals.arguments.device_id if others else None,
             "hides_gpus": first.device_stage is not None
@@ -171,7 +171,7 @@ class Placing:
 
     def begin_trial(self, choose: Callable[[int, bool], None], refused: Callable[[int], str]) -> None:
         """Measure the candidates of a server that starts, if there are any; see `Trial`. A decision stays valid."""
-        if len(self._forms) > 1 and self.trial is None:
+        if len(self._variants) > 1 and self.trial is None:
             self.trial = Trial(self.names, choose, refused, self.reason)
         elif self.trial is not None and self.trial.current:
             choose(self.trial.current, False)
@@ -182,12 +182,12 @@ class Placing:
         if self._choice is None:
             self._choose(self._whole)
             _log.info("placement=%r: %s", self.placement, self.reason)
-        return next(iter(self._forms.values())).server
+        return next(iter(self._variants.values())).server
 
     def _choose(self, pipeline: Pipeline) -> None:
-        server: dict[Settled, _Form] = {"server": self._form("server")}
+        server: dict[Settled, _Variant] = {"server": self._variant("server")}
         try:
-            forms = {"consumer": self._form("consumer"), "cores": self._form("cores"), **server}
+            variants = {"consumer": self._variant("consumer"), "cores": self._variant("cores"), **server}
         except GraphError as error:
             self._use(server, Choice("server", str(error)))
             return
@@ -195,29 +195,29 @@ class Placing:
             self._use(server, Choice("server", "no images are decoded on the GPU"))
             return
         choice = choose(idle_cores(), pipeline.num_threads)
-        first: dict[Settled, _Form] = {choice.placement: forms[choice.placement]}
+        first: dict[Settled, _Variant] = {choice.placement: variants[choice.placement]}
         if depends_on_order(pipeline):
             self._use(first, choice)
         else:
             choice = Choice(choice.placement, f"{choice.reason}; others will be measured")
-            self._use({**first, **forms}, choice)
+            self._use({**first, **variants}, choice)
 
-    def _form(self, placement: Settled) -> _Form:
+    def _variant(self, placement: Settled) -> _Variant:
         assert self._whole is not None
         if placement == "server":
-            return _Form(self._whole)
+            return _Variant(self._whole)
         split = self._split if placement == "consumer" else stages_on_cores
-        return _Form.split(self._whole, split(self._whole._internals.graph))
+        return _Variant.split(self._whole, split(self._whole._internals.graph))
 
-    def _use(self, forms: Mapping[Settled, _Form], choice: Choice) -> None:
-        self._forms, self._choice = dict(forms), choice
-        self.device_stages = tuple(form.serialized_stage for form in self._forms.values())
+    def _use(self, variants: Mapping[Settled, _Variant], choice: Choice) -> None:
+        self._variants, self._choice = dict(variants), choice
+        self.device_stages = tuple(variant.serialized_stage for variant in self._variants.values())
 
     def __getstate__(self) -> dict[str, Any]:
         if self._whole is not None:
             self.settle()
         choice = self._choice if self.trial is None else Choice(self.names[self.trial.current], self.reason)
-        dropped: dict[str, Any] = {"_whole": None, "_split": None, "_forms": {}, "trial": None}
+        dropped: dict[str, Any] = {"_whole": None, "_split": None, "_variants": {}, "trial": None}
         return {**vars(self), **dropped, "_choice": choice}
 
 
@@ -263,7 +263,7 @@ def choose(idle: float, num_threads: int) -> Choice:
 
 
 def depends_on_order(pipeline: Pipeline) -> bool:
-    """Return whether a pipeline's data depends on earlier batches: two forms of it would have different data."""
+    """Return whether a pipeline's data depends on earlier batches: two variants of it would have different data."""
     graph = pipeline._internals.graph
     return any(
         (node.schema.fed and node.name not in graph.fed_inputs)

@@ -287,7 +287,7 @@ class Result(Message, frozen=True, kw_only=True):
         prepared: GPU work that turns the outputs into the pipeline's outputs; None if they are the pipeline's outputs.
         session: the request's session; 0 for none.
         indices, names: see `Submit`; only if an output isn't dense.
-        variant: form of the pipeline that computed it; see `Place`.
+        variant: variant of the pipeline that computed it; see `Place`.
         batch: see `Submit`.
     """
 
@@ -305,13 +305,13 @@ class Result(Message, frozen=True, kw_only=True):
 
 
 class Place(Message, frozen=True):
-    """Consumer to server: run requests that the executor gets from now on with another form of the pipeline.
+    """Consumer to server: run requests that the executor gets from now on with another variant of the pipeline.
 
     Attributes:
         variant: 0 for the pipeline of the start, n for the n-th alternative.
-        measured: whether the consumer measures this form, until its next `Place`. Then the server sends `Computed`,
-            runs batches of iterators only as far ahead as its executor needs, so that the next form follows soon, and
-            builds all forms.
+        measured: whether the consumer measures this variant, until its next `Place`. Then the server sends `Computed`,
+            runs batches of iterators only as far ahead as its executor needs, so that the next variant follows soon,
+            and builds all variants.
     """
 
     variant: U8
@@ -319,7 +319,7 @@ class Place(Message, frozen=True):
 
 
 class NotPlaced(Message, frozen=True):
-    """Server to consumer: a form of the pipeline can't run.
+    """Server to consumer: a variant of the pipeline can't run.
 
     Attributes:
         variant: see `Place`.
@@ -331,7 +331,7 @@ class NotPlaced(Message, frozen=True):
 
 
 class Computed(Message, frozen=True):
-    """Server to consumer: the batches that a form has computed since the consumer chose to measure it.
+    """Server to consumer: the batches that a variant has computed since the consumer chose to measure it.
 
     Attributes:
         variant: see `Place`.

@@ -55,8 +55,7 @@ def check_image(height: int, width: int, pixel: int) -> None:
 
 def image_limit() -> float:
     """Return the largest size of a decoded image in bytes."""
-    sizes = size_from_environment(_IMAGE_LIMIT, 0), size_from_environment(_SAMPLE_LIMIT, _DEFAULT)
-    return next((size for size in sizes if size), math.inf)
+    return size_from_environment(_IMAGE_LIMIT, 0) or size_from_environment(_SAMPLE_LIMIT, _DEFAULT) or math.inf
 
 
 def size_from_environment(variable: str, default: int) -> int:

@@ -40,7 +40,7 @@ def same():
 with dali_proxy.DALIServer(same()) as server:
     loader = dali_proxy.DataLoader(server, Tiny(server.proxy), batch_size=2, num_workers=2)
     known = {*sys.modules, *linecache.cache, __file__}
-    folders = "dali_proxy._loader.", "dali_proxy._common."
+    folders = "dali_proxy._loader.", "dali_proxy._common.", "dali_proxy._worker."
     of_loader = (module for name, module in sys.modules.items() if name.startswith(folders))
     known.update(module.__file__ for module in of_loader)  # imported after the server has started
     for _, new in loader:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.budget import Budget
-from benchmarks.graphs.data import FILES, write_images
+from benchmarks.graphs.data import FILES, IMAGE_SIZES, write_images
 from benchmarks.graphs.graphs import GRAPHS
 from benchmarks.graphs.report import HEAD, as_json, line, plot
 from benchmarks.graphs.session import Result, measure_all
@@ -36,7 +36,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dali-proxy-graphs-") as name:
         folder = options.images or Path(name)
         if options.images is None:
-            write_images(folder, options.files)
+            write_images(folder, options.files, options.size)
         files = sorted(str(path) for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
         mean = sum(Path(file).stat().st_size for file in files) / len(files)
         print(f"{len(files)} JPEGs of {mean / 1000:.0f} KB, {options.threads} threads, {options.device}")
@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=core_count(), help="threads of the pipelines (default: all cores)")
     add("--limit", type=float, default=600, help="seconds after which no measurement starts (default: %(default)s)")
     add("--files", type=int, default=FILES, help="how many JPEGs to generate (default: %(default)s)")
+    add("--size", choices=IMAGE_SIZES, default="large", help="50 KB or 120 KB for each generated JPEG (default: large)")
     add("--images", type=Path, help="folder of JPEGs to read instead of generated ones")
     add("--json", type=Path, help="file to write")
     add("--plot", type=Path, help="PNG to write")

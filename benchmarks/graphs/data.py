@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +18,46 @@ from benchmarks.operators.data import sample_image
 Array = npt.NDArray[Any]
 
 FILES = 256
-#: Smallest and largest width of the images in pixels.
-WIDTHS = (500, 640)
-#: With this quality, the JPEGs have about 120 KB.
-QUALITY = 97
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """The size of the JPEGs.
+
+    Attributes:
+        widths: smallest and largest width in pixels.
+        heights: the same for the height.
+        quality: quality of the JPEGs, which gives their number of bytes.
+    """
+
+    widths: tuple[int, int]
+    heights: tuple[int, int]
+    quality: int
+
+
+#: About 50 KB and 120 KB. With the smaller ones, what a batch costs apart from its images shows more.
+IMAGE_SIZES = {
+    "small": ImageSize((380, 560), (285, 420), 93),
+    "large": ImageSize((500, 640), (400, 480), 97),
+}
 #: Different samples of the inputs in memory, which repeat.
 DISTINCT = 16
 BOXES = 20
 
 
-def write_images(folder: Path, files: int = FILES) -> None:
-    """Write JPEGs of about 120 KB, 500 x 400 to 640 x 480 pixels."""
+def write_images(folder: Path, files: int = FILES, size: str = "large") -> None:
+    """Write JPEGs of one of `IMAGE_SIZES`."""
+    chosen = IMAGE_SIZES[size]
+    (least, most), (low, high) = chosen.widths, chosen.heights
 
     def write(number: int) -> None:
-        width, height = sizes[number]
-        encoded = cv2.imencode(".jpg", sample_image(number, height, width), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1]
+        width = widths[number]
+        height = low + (width - least) * (high - low) // (most - least)
+        options = [cv2.IMWRITE_JPEG_QUALITY, chosen.quality]
+        encoded = cv2.imencode(".jpg", sample_image(number, height, width), options)[1]
         (folder / f"{number:05d}.jpg").write_bytes(encoded.tobytes())
 
-    widths = np.random.default_rng(0).integers(*WIDTHS, files, endpoint=True)
-    sizes = [(int(width), 400 + int(width - WIDTHS[0]) * 80 // 140) for width in widths]
+    widths = np.random.default_rng(0).integers(least, most, files, endpoint=True).tolist()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(write, range(files)))
 

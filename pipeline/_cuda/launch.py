@@ -5,6 +5,7 @@ Launchers plan with NumPy alone and pass the launches to `KernelContext.run`, so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,21 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 
-__all__ = ["CTYPES", "MAX_SAMPLES", "THREADS", "Launch", "blocks_for", "ctype", "pack_scalars"]
+__all__ = [
+    "ADDRESS",
+    "CTYPES",
+    "MAX_SAMPLES",
+    "THREADS",
+    "Launch",
+    "address_offsets",
+    "blocks_for",
+    "ctype",
+    "pack_scalars",
+]
 
 THREADS = 256
+#: The dtype of fields of tables that are addresses of device memory. It is equal to int64.
+ADDRESS = np.dtype("i8", metadata={"address": True})
 #: Maximum number of samples per launch: the limit of CUDA's second grid dimension.
 MAX_SAMPLES = 65535
 
@@ -48,7 +61,8 @@ class Launch:
         file: .cu file in the folder `cuda`.
         kernel: name of its `extern "C"` function.
         defines: macros of the compilation, as (name, value).
-        tables: structured arrays; the kernel's first arguments are pointers to copies of them on the device.
+        tables: structured arrays; the kernel's first arguments are pointers to copies of them on the device. Their
+            fields with addresses have the dtype `ADDRESS`.
         scalars: NumPy scalars; the kernel's remaining arguments.
         grid: blocks in (x, y); y counts the samples.
     """
@@ -63,6 +77,18 @@ class Launch:
     def __post_init__(self) -> None:
         if self.grid[1] > MAX_SAMPLES:
             raise PipelineError(f"{self.kernel}: {self.grid[1]} samples, but a launch takes at most {MAX_SAMPLES}")
+
+
+def address_offsets(kind: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the offsets of the addresses in a row of a table, in bytes."""
+    if kind.subdtype is not None:
+        inner, shape = kind.subdtype
+        steps = range(0, math.prod(shape) * inner.itemsize, inner.itemsize)
+        return tuple(step + offset for step in steps for offset in address_offsets(inner))
+    members = [field[:2] for field in (kind.fields or {}).values()]
+    if not members:
+        return (0,) if kind.metadata and "address" in kind.metadata else ()
+    return tuple(begin + offset for member, begin in members for offset in address_offsets(member))
 
 
 def ctype(dtype: np.dtype[Any]) -> str:

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, blocks_for
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -16,7 +16,7 @@ __all__ = ["CountedMap", "Rule"]
 
 #: struct Image of byte_map.cu.
 _IMAGE = np.dtype(
-    [("src", "i8"), ("count", "u8"), ("channels", "u8"), ("counts", "i8"), ("tables", "i8"),
+    [("src", ADDRESS), ("count", "u8"), ("channels", "u8"), ("counts", ADDRESS), ("tables", ADDRESS),
      ("factor", "f4"), ("rule", "i4")],
     align=True,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._cuda.launch import Launch
+from pipeline._cuda.launch import ADDRESS, Launch
 from pipeline._kernels.evaluate import evaluation_defines
 from pipeline._kernels.expression import PixelExpression
 
@@ -40,7 +40,7 @@ class ClahePlan:
     def tables(self, scratch: int) -> Launch:
         """Return the launch that computes the tables; `scratch` points to device memory of `scratch_bytes`."""
         pair = ("i4", (2,))
-        head = [("tables", "i8"), ("extent", *pair), ("tiles", *pair), ("size", *pair), ("limit", "i4")]
+        head = [("tables", ADDRESS), ("extent", *pair), ("tiles", *pair), ("size", *pair), ("limit", "i4")]
         rows = np.zeros(len(self._images), np.dtype([*head, ("value", self._images.rows.dtype)], align=True))
         rows["tables"], rows["extent"] = self._pointers(scratch), self._images.extents[:, 1:]
         rows["tiles"], rows["size"], rows["limit"] = self._tiles, self._sizes, self._limits

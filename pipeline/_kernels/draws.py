@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline._rng import NUMBERS_PER_COUNT, Distribution, RandomNumbers
@@ -15,7 +15,7 @@ __all__ = ["draw_scalars", "plan_draws"]
 #: struct Sample of draws.cu.
 _SAMPLE = np.dtype(
     [
-        *[("dst", "i8"), ("count", "u8"), ("start", "u8")],
+        *[("dst", ADDRESS), ("count", "u8"), ("start", "u8")],
         *[("low", "f8"), ("range", "f8"), ("limit", "f8"), ("first", "u8"), ("length", "f8")],
     ],
     align=True,

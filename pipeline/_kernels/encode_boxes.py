@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import THREADS, Launch, ctype
+from pipeline._cuda.launch import ADDRESS, THREADS, Launch, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
@@ -17,7 +17,7 @@ __all__ = ["SCALING", "BoxEncoding"]
 SCALING = np.dtype([("criteria", "f4"), ("scale", "f4"), ("means", "f4", (4,)), ("stds", "f4", (4,))])
 #: struct Sample of encode_boxes.cu.
 _SAMPLE = np.dtype(
-    [*((name, "i8") for name in ("boxes", "labels", "encoded", "found", "closest")), ("count", "i4")], align=True
+    [*((name, ADDRESS) for name in ("boxes", "labels", "encoded", "found", "closest")), ("count", "i4")], align=True
 )
 _MOST_BLOCKS = 1 << 12
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch
+from pipeline._cuda.launch import ADDRESS, Launch
 from pipeline._kernels.noise import Noise
 from pipeline._kernels.rows import containing
 from pipeline._kernels.samples import Samples
@@ -80,5 +80,5 @@ def _pixels(expression: str) -> int:
 @cache
 def _image(value: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of struct Image of evaluate.cu."""
-    head = [("target", "i8"), ("strides", "i8", (4,)), ("extents", "u4", (3,))]
+    head = [("target", ADDRESS), ("strides", "i8", (4,)), ("extents", "u4", (3,))]
     return np.dtype([*head, ("value", value)], align=True)

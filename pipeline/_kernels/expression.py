@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import ctype
+from pipeline._cuda.launch import ADDRESS, ctype
 from pipeline._kernels.aligned_windows import aligned_windows
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.dimensions import COLUMNS, columns_of
@@ -170,7 +170,7 @@ class PixelExpression(Pixels):
             tables: addresses of the tables of each image, (N,): (channels, 256) bytes.
             owner: object that keeps their memory alive.
         """
-        found = self._node("LookupStored", "", {"tables": ("i8", ())}, {"tables": tables})
+        found = self._node("LookupStored", "", {"tables": ADDRESS}, {"tables": tables})
         return found.replaced(owners=(*self.owners, owner))
 
     def convolve(
@@ -316,7 +316,7 @@ class PixelExpression(Pixels):
             channels: number of channels with tables; the others stay the same.
         """
         inverse = 1 / np.maximum(1, sizes).astype(np.float32)
-        kinds = {"tables": "i8", "tiles": ("i4", (2,)), "inverse": ("f4", (2,))}
+        kinds = {"tables": ADDRESS, "tiles": ("i4", (2,)), "inverse": ("f4", (2,))}
         return self._node("Tiles", f"{channels}, ", kinds, {"tables": tables, "tiles": tiles, "inverse": inverse})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -24,7 +24,7 @@ _INTEGERS = (
 )
 #: struct Image of filter.cu.
 _IMAGE = np.dtype(
-    [("src", "i8"), ("dst", "i8"), ("window", "i8"), *((name, "i4") for name in _INTEGERS), ("fill", "f4")],
+    [("src", ADDRESS), ("dst", ADDRESS), ("window", ADDRESS), *((name, "i4") for name in _INTEGERS), ("fill", "f4")],
     align=True,
 )
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import THREADS, Launch
+from pipeline._cuda.launch import ADDRESS, THREADS, Launch
 
 __all__ = ["BLOCK", "plan_inflate"]
 
 #: struct Block of inflate.cu.
-BLOCK = np.dtype([(name, "i8") for name in ("src", "dst", "size", "room", "failed")])
+BLOCK = np.dtype([("src", ADDRESS), ("dst", ADDRESS), ("size", "i8"), ("room", "i8"), ("failed", ADDRESS)])
 
 
 def plan_inflate(blocks: npt.NDArray[Any]) -> Launch:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import MAX_SAMPLES, Launch, blocks_for
+from pipeline._cuda.launch import ADDRESS, MAX_SAMPLES, Launch, blocks_for
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -43,7 +43,7 @@ def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[L
         raise PipelineError("the samples are not contiguous")
     itemsize = dst.dtype.itemsize
     inner = np.prod(dst.shapes[:, axis + 1 :], axis=1, dtype=np.int64)
-    columns = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("run", "u8"), ("pitch", "u8")]
+    columns = [("src", ADDRESS), ("dst", ADDRESS), ("count", "u8"), ("run", "u8"), ("pitch", "u8")]
     table = np.zeros((len(sources), len(dst)), np.dtype(columns))
     table["pitch"] = inner * dst.shapes[:, axis]
     before = np.zeros(len(dst), np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -30,7 +30,14 @@ _TABLES = np.array([_LUMA.split(), _CHROMA.split()], np.int64)
 _TILE_THREADS, _GROUP = 16, 4
 #: struct Image of jpeg.cu.
 _IMAGE = np.dtype(
-    [("src", "i8"), ("dst", "i8"), ("planes", "i8"), ("height", "u4"), ("width", "u4"), ("quant", "u2", (2, 64))],
+    [
+        ("src", ADDRESS),
+        ("dst", ADDRESS),
+        ("planes", ADDRESS),
+        ("height", "u4"),
+        ("width", "u4"),
+        ("quant", "u2", (2, 64)),
+    ],
     align=True,
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -40,7 +40,7 @@ def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch 
         raise PipelineError("the samples of input and output differ in shape, or the table in dtype")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    rows = np.zeros(len(src), np.dtype([("src", "i8"), ("dst", "i8"), ("count", "u8")]))
+    rows = np.zeros(len(src), np.dtype([("src", ADDRESS), ("dst", ADDRESS), ("count", "u8")]))
     rows["src"], rows["dst"] = src.pointers, dst.pointers
     rows["count"] = np.prod(src.shapes, axis=1, dtype=np.int64)
     most = int(rows["count"].max())

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -58,7 +58,7 @@ def plan_nv12_to_pixels(
         raise PipelineError(f"the pixels need {channels} channels, and must be contiguous")
     frame = np.dtype(
         [
-            *[("luma", "i8"), ("chroma", "i8"), ("dst", "i8"), ("luma_pitch", "i8"), ("chroma_pitch", "i8")],
+            *[("luma", ADDRESS), ("chroma", ADDRESS), ("dst", ADDRESS), ("luma_pitch", "i8"), ("chroma_pitch", "i8")],
             *[
                 ("height", "i8"),
                 ("width", "i8"),

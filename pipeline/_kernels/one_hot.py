@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -43,7 +43,7 @@ def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: fl
         raise PipelineError("the shapes of the output aren't those of the input with one axis more")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    columns = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("inner", "u8"), ("classes", "u8")]
+    columns = [("src", ADDRESS), ("dst", ADDRESS), ("count", "u8"), ("inner", "u8"), ("classes", "u8")]
     table = np.zeros(len(src), np.dtype([*columns, ("on", "f8"), ("off", "f8")]))
     table["src"], table["dst"], table["on"], table["off"] = src.pointers, dst.pointers, on, off
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)

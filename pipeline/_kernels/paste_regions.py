@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
 __all__ = ["REGION", "plan_paste_regions"]
 
 #: struct Region of paste_regions.cu.
-REGION = np.dtype([("src", "i8"), ("strides", "i8", (4,)), ("first", "i8", (2,)), ("size", "i8", (2,))])
+REGION = np.dtype([("src", ADDRESS), ("strides", "i8", (4,)), ("first", "i8", (2,)), ("size", "i8", (2,))])
 #: struct Canvas of paste_regions.cu.
-_CANVAS = np.dtype([(name, "i8") for name in ("dst", "count", "height", "width", "channels", "begin", "end")])
+_CANVAS = np.dtype(
+    [("dst", ADDRESS), *((name, "i8") for name in ("count", "height", "width", "channels", "begin", "end"))]
+)
 
 
 def plan_paste_regions(

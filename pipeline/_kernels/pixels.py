@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, ctype
 from pipeline._kernels.dimensions import STRIDES, UNNAMED, axes_of, columns_of
 from pipeline._kernels.evaluate import plan_evaluation
 from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store, struct, taken, zeros
@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
 #: The dtype of struct Memory of expressions.cuh.
-MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
+MEMORY = np.dtype([("data", ADDRESS), ("strides", "i8", (4,))], align=True)
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.launch import ADDRESS
 from pipeline._kernels.samples import Samples
 
 __all__ = ["PointMap", "affine", "perspective", "shifts", "sphere", "stored", "waves"]
@@ -87,12 +88,12 @@ def stored(y: Samples, x: Samples, shift: float, grid: int, *owners: Any) -> Poi
         f"{name}_strides": ("i8", (3,), np.where(each.shapes > 1, each.strides, 0))
         for name, each in (("y", y), ("x", x))
     }
-    pointers = {"y": ("i8", (), y.pointers), "x": ("i8", (), x.pointers)}
+    pointers = {"y": (ADDRESS, (), y.pointers), "x": (ADDRESS, (), x.pointers)}
     points = _fill("Stored", len(y), **pointers, **steps, shift=("f8", (), shift), grid=("f8", (), grid))
     return replace(points, owners=owners)
 
 
-def _fill(kind: str, count: int, **fields: tuple[str, tuple[int, ...], Any]) -> PointMap:
+def _fill(kind: str, count: int, **fields: tuple[npt.DTypeLike, tuple[int, ...], Any]) -> PointMap:
     rows = np.zeros(count, _struct(tuple([(name, code, shape) for name, (code, shape, _) in fields.items()])))
     for name, (_, _, values) in fields.items():
         rows[name] = values
@@ -100,5 +101,5 @@ def _fill(kind: str, count: int, **fields: tuple[str, tuple[int, ...], Any]) -> 
 
 
 @cache
-def _struct(members: tuple[tuple[str, str, tuple[int, ...]], ...]) -> np.dtype[Any]:
+def _struct(members: tuple[tuple[str, npt.DTypeLike, tuple[int, ...]], ...]) -> np.dtype[Any]:
     return np.dtype(list(members), align=True)

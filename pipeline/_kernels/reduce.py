@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._imaging.reductions import Reduction
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
@@ -145,7 +145,7 @@ class ReductionPlan:
 def _sample_dtype(kept: int, reduced: int) -> np.dtype[Any]:
     """Return the dtype of struct Sample of reduce.cu, for numbers of dimensions."""
     dimension = np.dtype([("stride", "i8"), ("extent", "u8")])
-    columns: list[Any] = [(name, "i8") for name in ("src", "mean", "parts", "dst")]
+    columns: list[Any] = [(name, ADDRESS) for name in ("src", "mean", "parts", "dst")]
     columns += [(name, "u8") for name in ("outputs", "count", "mean_step")]
     dims = [("kept", dimension, (kept,)), ("reduced", dimension, (reduced,))]
     return np.dtype([*columns, ("divisor", "f8"), *dims], align=True)

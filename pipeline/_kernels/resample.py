@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.axes import AXIS, axis_tables, touched, whole_image
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
@@ -22,7 +22,7 @@ _STRIDES = [("outer_stride", "i8"), ("axis_stride", "i8"), ("inner_stride", "i8"
 #: struct Pass of resample.cu.
 _PASS = np.dtype(
     [
-        *[("src", "i8"), ("dst", "i8"), *_STRIDES],
+        *[("src", ADDRESS), ("dst", ADDRESS), *_STRIDES],
         *[("outer", "u4"), ("out", "u4"), ("inner", "u4"), ("held", "i4"), ("axis", AXIS)],
     ],
     align=True,
@@ -30,7 +30,7 @@ _PASS = np.dtype(
 #: struct Gather of resample.cu.
 _GATHER = np.dtype(
     [
-        *[("src", "i8"), ("dst", "i8"), ("row_stride", "i8"), ("pixel_stride", "i8"), ("channel_stride", "i8")],
+        *[("src", ADDRESS), ("dst", ADDRESS), ("row_stride", "i8"), ("pixel_stride", "i8"), ("channel_stride", "i8")],
         *[("height", "u4"), ("width", "u4"), ("channels", "u4"), ("unused", "u4"), ("y", AXIS), ("x", AXIS)],
     ],
     align=True,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.errors import PipelineError
@@ -93,7 +93,7 @@ def plan_standardize(
         groups = [[dim] for dim in range(src.ndim)]
     innermost = [group[-1] for group in groups]
 
-    pointers = [(name, "i8") for name in ("src", "dst", "mean", "spread")]
+    pointers = [(name, ADDRESS) for name in ("src", "dst", "mean", "spread")]
     numbers = [("count", "u8"), ("degrees", "f8")]
     numbers += [(name, "f4") for name in ("scale", "shift", "epsilon", "factor")]
     vectors = [(name, "u4", (len(groups),)) for name in ("extent", "mean_stride", "spread_stride")]

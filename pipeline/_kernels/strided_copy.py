@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -165,7 +165,7 @@ def _sample_dtype(ndim: int) -> np.dtype[Any]:
     dimension = np.dtype(
         [("stride", "i8"), ("extent", "u4"), ("begin", "u4"), ("end", "u4"), ("unused", "u4")], align=True
     )
-    fields = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("fills", "u4"), ("unused", "u4")]
+    fields = [("src", ADDRESS), ("dst", ADDRESS), ("count", "u8"), ("fills", "u4"), ("unused", "u4")]
     return np.dtype([*fields, ("dims", dimension, (ndim,))], align=True)
 
 

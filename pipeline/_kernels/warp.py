@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -65,7 +65,7 @@ def plan_warp_affine(
     if (src.shapes == 0).any():
         index = int(np.argmax((src.shapes == 0).any(axis=1)))
         raise PipelineError(f"sample {index} is empty and can't be warped")
-    fields: list[tuple[Any, ...]] = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("stride", "i8", (ndim + 1,))]
+    fields: list[tuple[Any, ...]] = [("src", ADDRESS), ("dst", ADDRESS), ("count", "u8"), ("stride", "i8", (ndim + 1,))]
     fields += [("out", "u4", (ndim + 1,)), ("extent", "i4", (ndim,))]
     fields += [("matrix", "f8", (ndim, ndim + 1)), ("fill", "f8")]
     table = np.zeros(len(src), np.dtype(fields, align=True))

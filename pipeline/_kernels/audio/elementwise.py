@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["plan_preemphasize", "plan_to_decibels"]
@@ -55,7 +55,13 @@ def plan_to_decibels(
 
 
 def _table(src: Samples, dst: Samples) -> tuple[npt.NDArray[Any], tuple[int, int]]:
-    fields = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("reference", "i8"), ("coefficient", _number(src))]
+    fields = [
+        ("src", ADDRESS),
+        ("dst", ADDRESS),
+        ("count", "u8"),
+        ("reference", ADDRESS),
+        ("coefficient", _number(src)),
+    ]
     table = np.zeros(len(src), np.dtype(fields, align=True))
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["count"] = np.prod(src.shapes, axis=1, dtype=np.int64)

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["AxisMatrices", "plan_matrix_axis"]
 
 #: struct Sample of matrix_axis.cu.
-_SAMPLE = np.dtype([(name, "i8") for name in ("src", "dst", "count", "rows", "inner", "extent", "matrix", "range")])
+_SAMPLE = np.dtype(
+    [
+        *[("src", ADDRESS), ("dst", ADDRESS)],
+        *((name, "i8") for name in ("count", "rows", "inner", "extent", "matrix", "range")),
+    ]
+)
 _RANGE = np.dtype([("begin", "i4"), ("end", "i4")])
 
 

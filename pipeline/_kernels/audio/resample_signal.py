@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["plan_resample_signal"]
@@ -20,7 +20,7 @@ Filter = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 #: struct Signal of resample_signal.cu.
 _SIGNAL = np.dtype(
-    [*((name, "i8") for name in ("src", "dst", "length", "outputs", "channels", "filter")),
+    [*[("src", ADDRESS), ("dst", ADDRESS)], *((name, "i8") for name in ("length", "outputs", "channels", "filter")),
      *((name, "f8") for name in ("scale", "gain", "offset")), *((name, "i4") for name in ("phases", "taps", "copies"))],
     align=True,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._cuda.launch import THREADS, Launch, ctype
+from pipeline._cuda.launch import ADDRESS, THREADS, Launch, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["SilencePlan"]
@@ -12,8 +12,8 @@ __all__ = ["SilencePlan"]
 _RUN = 512
 #: struct Signal of silence.cu.
 _SIGNAL = np.dtype(
-    [*((name, "i8") for name in ("src", "start", "length", "elements", "window", "largest")), ("threads", "i4"),
-     ("has_largest", "i4"), ("reference", "f8")],
+    [*((name, ADDRESS) for name in ("src", "start", "length")), ("elements", "i8"), ("window", "i8"),
+     ("largest", ADDRESS), ("threads", "i4"), ("has_largest", "i4"), ("reference", "f8")],
     align=True,
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import Launch, ctype
+from pipeline._cuda.launch import ADDRESS, Launch, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["SpectrogramPlan"]
@@ -21,7 +21,13 @@ _MOST_BLOCKS = 4096
 _MOST_SCRATCH_BLOCKS = 512
 _COMPLEX_BYTES = 8
 #: struct Signal of spectrogram.cu.
-_SIGNAL = np.dtype([(name, "i8") for name in ("src", "dst", "length", "windows", "by_window", "by_bin", "scratch")])
+_SIGNAL = np.dtype(
+    [
+        *[("src", ADDRESS), ("dst", ADDRESS)],
+        *((name, "i8") for name in ("length", "windows", "by_window", "by_bin")),
+        ("scratch", ADDRESS),
+    ]
+)
 
 
 class SpectrogramPlan:

@@ -374,6 +374,7 @@ static PyMethodDef functions[] = {
     {"lie_inside", lie_inside_call, METH_VARARGS, lie_inside_doc},
     {"locate_slices", locate_slices_call, METH_VARARGS, locate_slices_doc},
     {"map_axes", map_axes_call, METH_VARARGS, map_axes_doc},
+    {"solve_sizes", solve_sizes_call, METH_VARARGS, solve_sizes_doc},
     {"measure_gaussians", measure_gaussians_call, METH_VARARGS, measure_gaussians_doc},
     {"normalize_windows", normalize_windows_call, METH_VARARGS, normalize_windows_doc},
     {"align_windows", align_windows_call, METH_VARARGS, align_windows_doc},

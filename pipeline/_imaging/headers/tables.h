@@ -78,6 +78,91 @@ static PyObject *lie_inside_call(PyObject *module, PyObject *arguments) {
     return fits ? PyBool_FromLong(inside) : NULL;
 }
 
+/* By the number of the mode of `ResizeGeometry`. */
+enum { KEEP_RATIO, STRETCH, NOT_LARGER, NOT_SMALLER };
+
+/* Writes the sizes of an image before rounding, as `ResizeGeometry._scaled`; returns 0 if they need a mean of factors. */
+static int scale_sizes(const double *requested, const double *lengths, const double *largest, Py_ssize_t axes, int mode,
+                       double *exact) {
+    double scale = 1;
+    const double *sizes = requested;
+    int known = 0, missing = 0;
+    for (Py_ssize_t axis = 0; axis < axes; axis++) {
+        const double size = fabs(requested[axis]);
+        missing += size == 0;
+        if (size == 0 || lengths[axis] == 0) continue;
+        const double own = (float)(size / lengths[axis]);
+        if (!known++ || (mode == NOT_LARGER ? own < scale : own > scale)) scale = own;
+    }
+    if (mode == KEEP_RATIO && known > 1 && missing && missing < axes) return 0;
+    if (mode == STRETCH) scale = 1;
+    if (mode == NOT_LARGER || mode == NOT_SMALLER) {
+        double limit = INFINITY;
+        for (Py_ssize_t axis = 0; largest && axis < axes; axis++)
+            if (lengths[axis] != 0 && (float)(largest[axis] / lengths[axis]) < limit)
+                limit = (float)(largest[axis] / lengths[axis]);
+        if (limit < scale) scale = limit, sizes = largest;
+    }
+    for (Py_ssize_t axis = 0; axis < axes; axis++) {
+        const double size = fabs(sizes[axis]), length = lengths[axis], scaled = (float)(length * scale);
+        if (missing == axes)
+            exact[axis] = length;
+        else if (mode == NOT_LARGER || mode == NOT_SMALLER)
+            exact[axis] = length != 0 && (float)(size / length) == scale ? size : scaled;
+        else {
+            exact[axis] = size != 0 ? size : scaled;
+            if (largest && largest[axis] < exact[axis]) exact[axis] = largest[axis];
+        }
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(solve_sizes_doc,
+             "solve_sizes(axes, requested, lengths, largest, mode, subpixel, low, high, sizes)\n--\n\n"
+             "Write the sizes, int64 (n, axes), and adapt the regions from low to high, float64 (n, axes), as\n"
+             "`ResizeGeometry.solve`. requested, lengths: float64 (n, axes); largest: float64 (axes,), or empty. Return\n"
+             "whether all samples were solved.");
+
+static PyObject *solve_sizes_call(PyObject *module, PyObject *arguments) {
+    Py_buffer requested, lengths, largest, low, high, sizes;
+    Py_ssize_t axes;
+    int mode, subpixel;
+    if (!PyArg_ParseTuple(arguments, "ny*y*y*ipw*w*w*", &axes, &requested, &lengths, &largest, &mode, &subpixel, &low,
+                          &high, &sizes))
+        return NULL;
+    enum { MOST_AXES = 3 };
+    const int fits = axes > 0 && axes <= MOST_AXES && requested.len % (8 * axes) == 0 && (!largest.len || largest.len == 8 * axes) &&
+                     lengths.len == requested.len && low.len == requested.len && high.len == requested.len &&
+                     sizes.len == requested.len;
+    int solved = fits;
+    for (Py_ssize_t i = 0; solved && i < requested.len / 8; i += axes) {
+        const double *given = (const double *)requested.buf + i;
+        double *from = (double *)low.buf + i, *to = (double *)high.buf + i, exact[MOST_AXES];
+        solved = scale_sizes(given, (const double *)lengths.buf + i, largest.len ? largest.buf : NULL, axes, mode, exact);
+        int any = 0;
+        for (Py_ssize_t axis = 0; axis < axes; axis++) any |= given[axis] != 0;
+        for (Py_ssize_t axis = 0; solved && axis < axes; axis++) {
+            solved = exact[axis] < (double)((int64_t)1 << 62);
+            if (!solved) break;
+            const int64_t size = (int64_t)(exact[axis] + 0.5) > 1 ? (int64_t)(exact[axis] + 0.5) : 1;
+            ((int64_t *)sizes.buf)[i + axis] = size;
+            if (subpixel && exact[axis] != (double)size && exact[axis] > 0) {
+                const double center = (from[axis] + to[axis]) / 2, smallest = exact[axis] > 0.1 ? exact[axis] : 0.1;
+                const double half = (to[axis] - from[axis]) / 2 * (double)size / smallest;
+                from[axis] = center - half, to[axis] = center + half;
+            }
+            const int free = given[axis] == 0 && (mode == KEEP_RATIO || mode == STRETCH || !any);
+            if (given[axis] < 0 || (free && from[axis] > to[axis])) {
+                const double end = from[axis];
+                from[axis] = to[axis], to[axis] = end;
+            }
+        }
+    }
+    RELEASE(&requested, &lengths, &largest, &low, &high, &sizes);
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the sizes, the regions and the samples don't fit each other");
+    return fits ? PyBool_FromLong(solved) : NULL;
+}
+
 /* struct Axis of filters.cuh. */
 typedef struct {
     double origin, scale;

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline._cached_property import cached_property
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._imaging.native import compiled
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operators.geometry.windows import round_half_away
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RESIZE_ARGUMENTS", "Geometry", "ResizeGeometry", "Resized", "ResizedBatch", "solve_each"]
 
+# The modes, by their numbers in headers/tables.h.
+_MODES = ("default", "stretch", "not_larger", "not_smaller")
 _AXIS_ARGUMENTS = {"D": "resize_z", "H": "resize_y", "W": "resize_x"}
 
 RESIZE_ARGUMENTS = (
@@ -51,7 +54,7 @@ RESIZE_ARGUMENTS = (
         "'default' scales axes without a size by the geometric mean of the other axes' factors; 'stretch' keeps their "
         "size; 'not_larger' and 'not_smaller' keep the aspect ratio and use the smallest or the largest factor.",
         "default",
-        choices=("default", "stretch", "not_larger", "not_smaller"),
+        choices=_MODES,
         unknown="Invalid resize mode: {}.",
     ),
     Argument(
@@ -71,8 +74,6 @@ RESIZE_ARGUMENTS = (
 
 # A region is adapted to a rounded size as if the unrounded size were at least this many pixels, as in DALI.
 _MIN_SIZE = 0.1
-# Sizes below this number of pixels fit into 64 bits.
-_MOST_PIXELS = 1 << 62
 
 
 class Resized(NamedTuple):
@@ -177,7 +178,7 @@ class ResizeGeometry:
         if not np.isfinite(sizes).all():
             sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
             raise ArgumentValueError(f"the size isn't a number for sample {sample}: {sizes[sample].tolist()}")
-        self._requested = sizes.astype(np.float64)
+        self._requested = np.ascontiguousarray(sizes, np.float64)
         self._sizes: list[list[float]] = sizes.tolist()
         self._largest = self._read_largest(arguments)
         self._region = self._read_region(arguments)
@@ -255,57 +256,25 @@ class ResizeGeometry:
 
     def _solve_together(self, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
         """Return `solve` of all samples, with the same bits; None for samples that `solve` must solve."""
-        requested, lengths = self._requested, extents.astype(np.float64)
+        requested, lengths = self._requested, np.array(extents, np.float64, order="C")
         low, high = np.zeros_like(lengths), lengths
         if self._plain_sizes is not None:
             return ResizedBatch(self._plain_sizes, low, high)
-        if self._region is not None:
+        if compiled is None:
+            return None
+        if self._region is None:
+            high = lengths.copy()
+        else:
             factors = lengths if self._relative else 1.0
             low, high = (_singles(np.array(ends) * factors) for ends in self._region)
             lengths = _singles(np.abs(high - low))
-        exact = self._scaled_together(np.abs(requested), lengths)
-        if exact is None or not (exact < _MOST_PIXELS).all():
+        largest, size = np.array(self._largest or (), np.float64), np.empty(extents.shape, np.int64)
+        mode = _MODES.index(self._mode)
+        if not compiled.solve_sizes(
+            len(self._axes), requested, lengths, largest, mode, self._subpixel, low, high, size
+        ):
             return None
-        size = np.maximum(1, (exact + 0.5).astype(np.int64))
-        if self._subpixel:
-            centre = (low + high) / 2
-            half = (high - low) / 2 * size / np.maximum(exact, _MIN_SIZE)
-            adapts = (exact != size) & (exact > 0)
-            low, high = np.where(adapts, centre - half, low), np.where(adapts, centre + half, high)
-        unspecified = requested == 0
-        if self._mode not in ("default", "stretch"):
-            unspecified &= ~requested.any(axis=1, keepdims=True)
-        flips = (requested < 0) | (unspecified & (low > high))
-        return ResizedBatch(size, np.where(flips, high, low), np.where(flips, low, high))
-
-    def _scaled_together(
-        self, requested: npt.NDArray[np.float64], lengths: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64] | None:
-        """Return `_scaled` of all samples; None for sizes from a mean of several factors."""
-        largest = None if self._largest is None else np.array(self._largest)
-        known = (requested != 0) & (lengths != 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scales = _singles(requested / lengths)
-            if self._mode in ("not_larger", "not_smaller"):
-                missing, best = (np.inf, np.min) if self._mode == "not_larger" else (0.0, np.max)
-                scale = best(np.where(known, scales, missing), axis=1, keepdims=True)
-                scale = np.where(known.any(axis=1, keepdims=True), scale, 1.0)
-                sizes = requested
-                if largest is not None:
-                    limits = np.where(lengths != 0, _singles(largest / lengths), np.inf).min(axis=1, keepdims=True)
-                    sizes = np.where(limits < scale, largest, sizes)
-                    scale = np.minimum(limits, scale)
-                exact = (lengths != 0) & (_singles(sizes / lengths) == scale)
-                result = np.where(exact, sizes, _singles(lengths * scale))
-            else:
-                is_mean = self._mode == "default"
-                if is_mean and ((known.sum(axis=1) > 1) & (requested == 0).any(axis=1)).any():
-                    return None
-                scale = np.where(known, scales, 0.0).sum(axis=1, keepdims=True) if is_mean else np.ones(1)
-                scale = np.where(known.any(axis=1, keepdims=True), scale, 1.0)
-                result = np.where(requested != 0, requested, _singles(lengths * scale))
-                result = result if largest is None else np.minimum(result, largest)
-        return np.where(requested.any(axis=1, keepdims=True), result, lengths)
+        return ResizedBatch(size, low, high)
 
     def _scaled(self, requested: list[float], lengths: Sequence[float]) -> list[float]:
         """Return the size before rounding; `requested` is 0 for axes that the mode scales."""

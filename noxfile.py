@@ -41,7 +41,7 @@ QUICK = [
     "tests/pipeline/catalog",
     "tests/pipeline/codecs/test_headers.py",
     "tests/pipeline/compiler/test_fused_samples.py",
-    "tests/pipeline/compiler/test_recorded_steps.py",
+    "tests/pipeline/compiler/test_recorded_launches.py",
     "tests/pipeline/concurrency",
     "tests/pipeline/cuda/test_kernel_cache.py",
     "tests/pipeline/definition/test_conditional.py",

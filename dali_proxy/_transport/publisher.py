@@ -16,12 +16,12 @@ from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Resu
 from dali_proxy._transport.slots import Borrower, Slot, SlotOwner, SlotPool
 from pipeline._bulk.gather import gather
 from pipeline._cuda.errors import CudaError, cuda_call
+from pipeline._cuda.launch import address_offsets
 from pipeline._cuda.views import lent_array
 from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.pixels import source_offsets
 from pipeline._operator_api.request import DeviceMemory
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -415,7 +415,7 @@ def prepared(planned: PlannedBatch) -> Prepared:
                 images=output.offsets[0],
                 count=launch.grid[1],
                 row_bytes=rows_dtype.itemsize,
-                source_offsets=source_offsets(rows_dtype),
+                source_offsets=address_offsets(rows_dtype)[1:],  # the first is the address of the result
                 expression=dict(launch.defines)["EXPRESSION"],
                 blocks=launch.grid[0],
             )

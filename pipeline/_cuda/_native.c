@@ -348,8 +348,50 @@ static PyObject *describe(PyObject *self, PyObject *args) {
     return arrays ? PyBool_FromLong(described) : NULL;
 }
 
+PyDoc_STRVAR(place_images_doc,
+"place_images(pointers, shapes, strides, columns, rows, extents)\n--\n\n"
+"Write where the images of a batch lie in memory.\n\n"
+"Args:\n"
+"    pointers: addresses, int64 (n,).\n"
+"    shapes: int64 (n, dimensions).\n"
+"    strides: in bytes, int64 (n, dimensions).\n"
+"    columns: for each dimension, its place among depth, height, width and channels.\n"
+"    rows: written, int64 (n, 5): the address, and strides in the order of these places; 0 for missing dimensions.\n"
+"    extents: written, int64 (n, 3): depth, height and width; 1 for missing dimensions.\n\n"
+"Returns:\n"
+"    The number of channels of all images, or -1 if they differ, and the stride of the channels, or -1.\n");
+
+static PyObject *place_images(PyObject *self, PyObject *args) {
+    Py_buffer pointers, shapes, strides, columns, rows, extents;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*", &pointers, &shapes, &strides, &columns, &rows, &extents)) return NULL;
+    Py_ssize_t count = pointers.len / 8, ndim = columns.len;
+    int fits = shapes.len == 8 * count * ndim && strides.len == shapes.len && rows.len == 40 * count &&
+               extents.len == 24 * count;
+    for (Py_ssize_t axis = 0; axis < ndim; axis++) fits &= ((const uint8_t *)columns.buf)[axis] < 4;
+    int64_t channels = 1, step = 0;
+    for (Py_ssize_t i = 0; fits && i < count; i++) {
+        int64_t *row = (int64_t *)rows.buf + 5 * i, own[4] = {1, 1, 1, 1};
+        row[0] = ((const int64_t *)pointers.buf)[i];
+        memset(row + 1, 0, 32);
+        for (Py_ssize_t axis = 0; axis < ndim; axis++) {
+            int column = ((const uint8_t *)columns.buf)[axis];
+            own[column] = ((const int64_t *)shapes.buf)[i * ndim + axis];
+            row[1 + column] = ((const int64_t *)strides.buf)[i * ndim + axis];
+        }
+        memcpy((int64_t *)extents.buf + 3 * i, own, 24);
+        channels = i && channels != own[3] ? -1 : own[3];
+        step = i && step != row[4] ? -1 : row[4];
+        if (channels < 0) break;
+    }
+    RELEASE(&pointers, &shapes, &strides, &columns, &rows, &extents);
+    if (fits) return Py_BuildValue("LL", (long long)channels, (long long)step);
+    PyErr_SetString(PyExc_ValueError, "the tables have different numbers of images or dimensions");
+    return NULL;
+}
+
 static PyMethodDef functions[] = {
     {"describe", describe, METH_VARARGS, describe_doc},
+    {"place_images", place_images, METH_VARARGS, place_images_doc},
     {"issue", issue, METH_VARARGS, issue_doc},
     {"repeat", repeat, METH_VARARGS, repeat_doc},
     SOURCES_METHOD,

@@ -68,7 +68,7 @@ class KernelContext:
         packed: PackedLaunches,
         addresses: tuple[int, ...],
         stream: Any,
-        rows: list[Rows] | None = None,
+        rows: Sequence[Rows] = (),
         scalars: Sequence[tuple[np.generic, ...] | None] = (),
     ) -> None:
         """Enqueue packed launches on a stream at once, after those of this thread that wait.
@@ -86,14 +86,14 @@ class KernelContext:
         self.flush()
         items = [] if native is None else packed.items(self.device_id, scalars)
         if native is None or not items:
-            self._issue(packed.unpacked(addresses, rows or (), scalars), stream)
+            self._issue(packed.unpacked(addresses, rows, scalars), stream)
             return
         buffer = self._staging.take(packed.tables.nbytes)
         try:
             device, event = buffer.handles
             failure = native.repeat(
                 stream.ptr, event, device, buffer.address, buffer.size,
-                packed.tables, rows or [], packed.places, addresses, items,
+                packed.tables, list(rows), packed.places, addresses, items,
             )  # fmt: skip
         finally:
             self._staging.give_back(buffer)

@@ -26,7 +26,8 @@ class LaunchQueue:
         self._issue = issue
         self._waiting: list[Launch] = []
         self._kept: list[Any] = []
-        self._flushes = 0
+        #: How often launches were flushed.
+        self.flushes = 0
 
     @property
     def waiting(self) -> tuple[Launch, ...]:
@@ -38,11 +39,6 @@ class LaunchQueue:
         """The kept memory."""
         return tuple(self._kept)
 
-    @property
-    def state(self) -> tuple[int, int, int]:
-        """How often launches were flushed, and how many launches and blocks of memory are waiting and kept."""
-        return self._flushes, len(self._waiting), len(self._kept)
-
     def add(self, launch: Launch) -> None:
         """Append a launch."""
         self._waiting.append(launch)
@@ -53,7 +49,7 @@ class LaunchQueue:
 
     def flush(self) -> None:
         """Issue all launches that wait."""
-        self._flushes += 1
+        self.flushes += 1
         if self._waiting:
             launches, self._waiting = self._waiting, []
             self._issue(launches)

@@ -13,7 +13,7 @@ from pipeline._cuda.compiler import get_kernel
 from pipeline._cuda.launch import Launch, pack_scalars
 from pipeline._cuda.staging import pack_tables
 
-__all__ = ["PackedLaunches", "Rows", "packed_tables"]
+__all__ = ["PackedLaunches", "Rows", "Scalars", "packed_tables", "table_offsets"]
 
 Scalars = tuple[np.generic, ...]
 
@@ -69,7 +69,7 @@ class PackedLaunches:
             np.add.at(words, self.places[:, 0] // 8, added[self.places[:, 1]])
         launches = []
         for launch, offsets, own in zip(
-            self.launches, self._offsets, scalars or [None] * len(self.launches), strict=True
+            self.launches, table_offsets(self.launches), scalars or [None] * len(self.launches), strict=True
         ):
             parts = [tables[offset : offset + each.nbytes] for offset, each in zip(offsets, launch.tables, strict=True)]
             used = launch.scalars if own is None else own
@@ -88,7 +88,7 @@ class PackedLaunches:
             items = [
                 (get_kernel(each.file, each.kernel, each.defines, device_id).handle, *each.grid, offsets,
                  pack_scalars(each.scalars))
-                for each, offsets in zip(self.launches, self._offsets, strict=True)
+                for each, offsets in zip(self.launches, table_offsets(self.launches), strict=True)
             ]  # fmt: skip
             self._items[device_id] = items = items if all(item[0] for item in items) else []
         if not (items and scalars):
@@ -97,11 +97,11 @@ class PackedLaunches:
             item if own is None else (*item[:-1], pack_scalars(own)) for item, own in zip(items, scalars, strict=True)
         ]
 
-    @property
-    def _offsets(self) -> list[tuple[int, ...]]:
-        """The offset of each table of each launch in the packed tables."""
-        rest = iter(pack_tables([table for launch in self.launches for table in launch.tables])[0])
-        return [tuple([next(rest) for _ in launch.tables]) for launch in self.launches]
+
+def table_offsets(launches: Sequence[Launch]) -> list[tuple[int, ...]]:
+    """Return the offset of each table of each launch in the packed tables."""
+    rest = iter(pack_tables([table for launch in launches for table in launch.tables])[0])
+    return [tuple([next(rest) for _ in launch.tables]) for launch in launches]
 
 
 def packed_tables(launches: Sequence[Launch]) -> npt.NDArray[np.uint8]:

@@ -156,7 +156,7 @@ class PixelExpression(Pixels):
             dtype: element type of the result, to which both operands are converted first.
         """
         options, fields = f"{operation}, {ctype(dtype)}, {other.kind}, ", {"other": other.rows}
-        result = self._node("Combine", options, {"other": other.rows.dtype}, fields, dtype=dtype)
+        result = self._node("Combine", options, {"other": other.row_kind}, fields, dtype=dtype)
         return result.replaced(owners=self.owners + other.owners, reads=self.reads + other.reads)
 
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:

@@ -18,14 +18,33 @@ class PixelChoices:
 
     Args:
         options: the expressions, of one kind and with the same extents.
+        source: the pixels that they are made of.
     """
 
-    def __init__(self, options: Sequence[PixelExpression]) -> None:
+    def __init__(self, options: Sequence[PixelExpression], source: PixelExpression) -> None:
         self._first = options[0]
         assert all(option.kind == self._first.kind for option in options)
-        self._rows = np.stack([as_bytes(option.rows) for option in options])
+        parts = list(zip(*[option.parts for option in options], strict=True))
+        #: Number of parts that are the source's.
+        self._below = len(source.parts)
+        if any(own is not below for (_, own), (_, below) in zip(self._first.parts, source.parts, strict=False)):
+            self._below = 0  # a window of memory changes its addresses
+        #: Of the others: offset, dtype, and the rows of each option, or those of all.
+        self._parts = [
+            (begin, own.dtype, np.stack([as_bytes(rows) for _, rows in of_options]), own)
+            for ((begin, own), *_), of_options in zip(parts[self._below :], parts[self._below :], strict=True)
+        ]
         self._samples = np.arange(len(self._first))
 
-    def choose(self, numbers: npt.NDArray[np.integer]) -> PixelExpression:
-        """Return for each sample the pixels of one of the expressions, given their numbers, (N,)."""
-        return self._first.replaced(rows=as_rows(self._rows[numbers, self._samples], self._first.rows.dtype))
+    def choose(self, numbers: npt.NDArray[np.integer], pixels: PixelExpression) -> PixelExpression:
+        """Return for each sample the pixels of one of the expressions.
+
+        Args:
+            numbers: numbers of the expressions, (N,).
+            pixels: the source, possibly with other rows.
+        """
+        parts = [
+            (begin, own if (rows[0] == rows).all() else as_rows(rows[numbers, self._samples], kind))
+            for begin, kind, rows, own in self._parts
+        ]
+        return self._first.with_parts((*pixels.parts[: self._below], *parts), pixels.owners)

@@ -16,13 +16,13 @@ import numpy.typing as npt
 from pipeline._cuda.launch import ADDRESS, Launch, ctype
 from pipeline._kernels.dimensions import STRIDES, UNNAMED, axes_of, columns_of
 from pipeline._kernels.evaluate import plan_evaluation
-from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store, struct, taken, zeros
-from pipeline._kernels.samples import Samples
+from pipeline._kernels.rows import as_bytes, as_rows, copied, store, struct, taken, zeros
+from pipeline._kernels.samples import Samples, native
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["LARGEST_CHANNELS", "MEMORY", "Pixels", "source_offsets"]
+__all__ = ["LARGEST_CHANNELS", "MEMORY", "Pixels"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,8 @@ class Pixels:
 
     Attributes:
         kind: C++ type in expressions.cuh.
-        rows: parameters of the samples, (N,): the members of the C++ struct.
+        rows: parameters of the samples, (N,): the members of the C++ struct. A node only has its own ones; the rows are
+            put together when they are read.
         extents: depth (frames or slices), height and width of each sample, (N, 3).
         channels: number of channels of all samples.
         dtype: element type.
@@ -73,17 +74,11 @@ class Pixels:
         axes = axes_of(order)
         if axes is None or axes[1] is None or axes[2] is None or not len(samples):
             return None
-        shapes = samples.shapes
-        channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
-        if not 1 <= channels <= LARGEST_CHANNELS or (axes[3] is not None and (shapes[:, axes[3]] != channels).any()):
+        rows, extents = zeros(len(samples), MEMORY), np.empty((len(samples), 3), np.int64)
+        channels, step = _place_images(samples, order, rows, extents)
+        if not 1 <= channels <= LARGEST_CHANNELS:
             return None
-        rows = zeros(len(samples), MEMORY)
-        rows["data"] = samples.pointers
-        rows["strides"][:, columns_of(order)] = samples.strides
-        extents = np.ones((len(samples), 4), np.int64)
-        extents[:, columns_of(order)] = shapes
-        extents = extents[:, :3]
-        adjacent = channels > 1 and bool((rows["strides"][:, STRIDES["C"]] == samples.dtype.itemsize).all())
+        adjacent = channels > 1 and step == samples.dtype.itemsize
         kind = f"Memory<{ctype(samples.dtype)}, {channels}{', true' if adjacent else ''}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
 
@@ -104,21 +99,56 @@ class Pixels:
         return cls(kind, rows, extents, 1, samples.dtype, layout, "DHW"[outer:], owners, is_image=False)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.extents)
 
-    def keep_templates(self) -> Self:
-        """Keep what all nodes of one kind over these pixels have in common, because many are made; return itself."""
-        self.__dict__.setdefault("_templates", {})
+    def __getattr__(self, name: str) -> Any:
+        if name != "rows" or "_parts" not in self.__dict__:
+            raise AttributeError(name)
+        rows = zeros(len(self), self.row_kind)
+        for begin, own in self.parts:
+            as_bytes(rows)[:, begin : begin + own.dtype.itemsize] = as_bytes(own)
+        self.__dict__["rows"] = rows
+        return rows
+
+    @property
+    def row_kind(self) -> np.dtype[Any]:
+        """The dtype of `rows`."""
+        kind: np.dtype[Any] | None = self.__dict__.get("_row_kind")
+        return self.rows.dtype if kind is None else kind
+
+    @property
+    def parts(self) -> tuple[tuple[int, npt.NDArray[Any]], ...]:
+        """The parts of `rows`: the source's, then those of each node, with their offsets."""
+        parts: tuple[tuple[int, npt.NDArray[Any]], ...] | None = self.__dict__.get("_parts")
+        return ((0, self.rows),) if parts is None else parts
+
+    def with_parts(self, parts: tuple[tuple[int, npt.NDArray[Any]], ...], owners: tuple[Any, ...]) -> Self:
+        """Return the same nodes with other parameters."""
+        result = self.replaced(_parts=parts, _row_kind=self.row_kind, owners=owners)
+        result.__dict__.pop("rows", None)
+        return result
+
+    def over(self, pixels: Self) -> Self:
+        """Return the same nodes over other pixels, which differ from those below them in nothing but parameters."""
+        below = pixels.parts
+        return self.with_parts(below + self.parts[len(below) :], pixels.owners)
+
+    def keep_values(self, like: Self | None = None) -> Self:
+        """Keep what `kept` computes, for later batches, and use what pixels like these kept; return itself."""
+        self.__dict__["_kept"] = {} if like is None else like.__dict__["_kept"]
         return self
 
     @property
     def recurs(self) -> bool:
-        """Whether later batches have the same pixels at other addresses, so that `kept` saves them work."""
-        return "_templates" in self.__dict__
+        """Whether later batches have the same pixels with other addresses or parameters, so that `kept` saves work."""
+        return "_kept" in self.__dict__
 
     def kept(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return a value that depends on nothing but these pixels and the key; it is computed once if they recur."""
-        values = self.__dict__.get("_templates", {})
+        """Return a value that depends on nothing but the key and the pixels' shapes; it is computed once if they recur.
+
+        For pixels in memory, the value may depend on their strides and relative addresses, too.
+        """
+        values = self.__dict__.get("_kept", {})
         if key not in values:
             values[key] = compute()
         return cast("T", values[key])
@@ -128,9 +158,14 @@ class Pixels:
         return len(self.order)
 
     @property
+    def combines(self) -> bool:
+        """Whether it reads memory in several places, so that nodes have parameters of the source, too."""
+        return len(_memory_offsets(self.row_kind)) > 1
+
+    @property
     def in_memory(self) -> bool:
         """Whether the pixels are in memory already, possibly with other strides."""
-        return self.rows.dtype == MEMORY
+        return self.row_kind is MEMORY or self.row_kind == MEMORY
 
     @property
     def stored(self) -> Samples | None:
@@ -229,17 +264,21 @@ class Pixels:
 
     def updated(self, **fields: npt.ArrayLike) -> Self:
         """Return the pixels with other parameters of the last node, by the names of its fields."""
-        rows = copied(self.rows)
+        *below, (begin, last) = self.parts
+        own = copied(last)
         for name, values in fields.items():
-            rows[name] = values
-        return self.replaced(rows=rows)
+            own[name] = values
+        return self.with_parts((*below, (begin, own)), self.owners)
 
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
         result = object.__new__(type(self))
         result.__dict__.update(self.__dict__)
         result.__dict__.pop("_shapes", None)
-        result.__dict__.pop("_templates", None)
+        result.__dict__.pop("_kept", None)
+        if "rows" in changes:
+            result.__dict__.pop("_parts", None)
+            result.__dict__.pop("_row_kind", None)
         result.__dict__.update(changes)
         return result
 
@@ -255,36 +294,22 @@ class Pixels:
         channels: int | None = None,
         reads: int = 1,
     ) -> Self:
-        templates = self.__dict__.get("_templates", {})
-        if (name, options) not in templates:
-            rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
-            templates[name, options] = f"{name}<{options}{self.kind}>", rows
-        kind, template = templates[name, options]
-        rows = copied(template)
-        for field, values in fields.items():
-            if isinstance(kinds[field], np.dtype):
-                store(values, field, rows)
-            else:
-                rows[field] = values
-        return type(self)(
-            kind,
-            rows,
-            self.extents if extents is None else extents,
-            self.channels if channels is None else channels,
-            self.dtype if dtype is None else dtype,
-            self.layout,
-            self.order,
-            self.owners,
-            self.reads * reads,
-            self.is_image,
-        )
-
-
-def source_offsets(table: np.dtype[Any]) -> tuple[int, ...]:
-    """Return the offsets of the source's addresses in a row of a launch's table; that of the target is 0."""
-    assert table.fields is not None
-    value, begin = table.fields["value"][:2]
-    return tuple(begin + offset for offset in _memory_offsets(value))
+        row_kind, own_kind = struct(self.row_kind, tuple(kinds.items()))
+        parts = self.parts
+        if own_kind is not None:
+            own = zeros(len(self), own_kind)
+            for field, values in fields.items():
+                if isinstance(kinds[field], np.dtype) and kinds[field].fields is not None:
+                    store(values, field, own)
+                else:
+                    own[field] = values
+            parts = (*parts, (self.row_kind.itemsize, own))
+        changes: dict[str, Any] = {"kind": f"{name}<{options}{self.kind}>", "reads": self.reads * reads}
+        given = {"extents": extents, "dtype": dtype, "channels": channels}
+        changes.update([(name, value) for name, value in given.items() if value is not None])
+        result = self.replaced(**changes, _parts=parts, _row_kind=row_kind)
+        result.__dict__.pop("rows", None)
+        return result
 
 
 @cache
@@ -295,3 +320,36 @@ def _memory_offsets(kind: np.dtype[Any]) -> tuple[int, ...]:
     assert kind.fields is not None
     inner = [kind.fields[name][:2] for name in ("in", "other") if name in kind.fields]
     return tuple(begin + offset for member, begin in inner for offset in _memory_offsets(member))
+
+
+def _place_images(
+    samples: Samples, order: str, rows: npt.NDArray[Any], extents: npt.NDArray[np.int64]
+) -> tuple[int, int]:
+    """Write where images lie in memory.
+
+    Args:
+        samples: the images.
+        order: letters of their dimensions.
+        rows: written, rows of `MEMORY` that are 0.
+        extents: written, depth, height and width, (N, 3).
+
+    Returns:
+        The number of channels of all images, or -1 if they differ; and the stride of the channels, or -1.
+    """
+    if native is not None:
+        given = [np.ascontiguousarray(each) for each in (samples.pointers, samples.shapes, samples.strides)]
+        channels, step = native.place_images(*given, _column_bytes(order), as_bytes(rows), extents)
+        return channels, step
+    rows["data"] = samples.pointers
+    rows["strides"][:, columns_of(order)] = samples.strides
+    columns = np.ones((len(samples), 4), np.int64)
+    columns[:, columns_of(order)] = samples.shapes
+    extents[:] = columns[:, :3]
+    channels, step = columns[0, 3], rows["strides"][0, 3]
+    same_step = (rows["strides"][:, 3] == step).all()
+    return int(channels) if (columns[:, 3] == channels).all() else -1, int(step) if same_step else -1
+
+
+@cache
+def _column_bytes(order: str) -> bytes:
+    return bytes([STRIDES[letter] for letter in order])

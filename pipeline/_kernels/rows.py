@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,17 @@ def store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None
 
 
 @cache
-def struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
-    """Return the dtype of a struct with the expression `in` and further members."""
+def struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
+    """Return the dtype of a struct with the expression `in` and further members, and that of these members alone."""
     members = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields]
-    return np.dtype([("in", inner), *members], align=True)
+    whole = np.dtype([("in", inner), *members], align=True)
+    if not members:
+        return whole, None
+    assert whole.fields is not None
+    own = {
+        "names": [name for name, *_ in members],
+        "formats": [whole.fields[name][0] for name, *_ in members],
+        "offsets": [whole.fields[name][1] - inner.itemsize for name, *_ in members],
+        "itemsize": whole.itemsize - inner.itemsize,
+    }
+    return whole, np.dtype(cast("Any", own))

@@ -28,7 +28,7 @@ def as_vectors(pixels: PixelExpression) -> PixelExpression | None:
     def describe() -> PixelExpression | None:
         samples = pixels.stored
         vectors = None if samples is None else stored_vectors(samples, pixels.layout, *pixels.owners)
-        return vectors.keep_templates() if vectors is not None and pixels.recurs else vectors
+        return vectors.keep_values() if vectors is not None and pixels.recurs else vectors
 
     return pixels.kept(as_vectors, describe)
 

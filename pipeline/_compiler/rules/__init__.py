@@ -6,7 +6,7 @@ from pipeline._compiler.rules.equal_operators import stack_equal_operators
 from pipeline._compiler.rules.fused_images import fuse_images
 from pipeline._compiler.rules.joint_draws import join_draws
 from pipeline._compiler.rules.postponed_rows import postpone_rows
-from pipeline._compiler.rules.prepared_launches import prepare_launches
+from pipeline._compiler.rules.prepared_step import prepare_launches
 from pipeline._compiler.rules.tabulated_operators import tabulate_operators
 
 __all__ = ["RULES"]

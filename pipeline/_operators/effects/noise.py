@@ -224,7 +224,7 @@ class NoiseGpu(PixelOperator):
         if self.node.argument_inputs or not pixels.recurs:
             return self._noisy(batch, pixels)
         noisy = pixels.kept(self, lambda: self._noisy(batch, pixels))
-        return noisy.updated(seed=batch.sample_seeds(self.node))
+        return noisy.over(pixels).updated(seed=batch.sample_seeds(self.node))
 
     def _noisy(self, batch: Batch, pixels: PixelExpression) -> PixelExpression:
         state = _State.from_batch(self.node, batch, pixels.layout)

@@ -327,7 +327,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
         choices = pixels.kept(self, lambda: self._choices(batch, pixels, moves))
         mirror = batch.arguments(self.node).scalars("mirror")
         assert mirror is not None
-        chosen = choices.choose((mirror != 0).view(np.uint8))
+        chosen = choices.choose((mirror != 0).view(np.uint8), pixels)
         if not moves:
             return chosen
         stored, settings = pixels.stored, self._settings(batch, pixels.layout, pixels.ndim)
@@ -345,9 +345,10 @@ class CropMirrorNormalizeGpu(PixelOperator):
         """
         crop = self.resolve(batch, pixels.layout, pixels.shapes)
         crop = replace(crop, starts=np.zeros_like(crop.starts)) if moves else crop
-        return PixelChoices(
-            [self._mirrored(pixels, replace(crop, mirror=np.full(batch.size, mirror))) for mirror in (False, True)]
-        )
+        options = [
+            self._mirrored(pixels, replace(crop, mirror=np.full(batch.size, mirror))) for mirror in (False, True)
+        ]
+        return PixelChoices(options, pixels)
 
     def _mirrored(self, pixels: PixelExpression, crop: CropNormalization) -> PixelExpression:
         settings, channels = crop.settings, padded_channels(pixels.channels, crop.settings.pad)

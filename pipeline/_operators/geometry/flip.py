@@ -107,7 +107,9 @@ def _all_flips(pixels: PixelExpression, layout: str) -> PixelChoices:
     bits = _bits(layout)
     numbers = range(int(bits.sum()) + 1)
     shape = len(pixels), len(layout)
-    return PixelChoices([_flipped(pixels, np.broadcast_to(number & bits != 0, shape), layout) for number in numbers])
+    return PixelChoices(
+        [_flipped(pixels, np.broadcast_to(number & bits != 0, shape), layout) for number in numbers], pixels
+    )
 
 
 @implements(FLIP, "gpu")
@@ -123,4 +125,4 @@ class FlipGpu(PixelOperator):
         if not pixels.recurs:
             return _flipped(pixels, flips, layout)
         choices = pixels.kept(self, lambda: _all_flips(pixels, layout))
-        return choices.choose(np.dot(flips, _bits(layout)))
+        return choices.choose(np.dot(flips, _bits(layout)), pixels)

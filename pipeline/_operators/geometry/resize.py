@@ -329,10 +329,12 @@ class ResizeGpu(PixelOperator):
         options = (filters.lower, filters.upper, filters.antialias)
         table = axis_tables(solved.low, solved.high, extents, solved.size, *options)
         y, x = table
-        is_smooth = IS_SMOOTH[table["filter"]].any()
-        is_large = y["radius"] * x["radius"] > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER)
-        if is_large.any() and not keeps_rows(y[is_large], x[is_large], pixels.channels).all():
-            return None  # two passes read fewer pixels
+        sizes = y["radius"] * x["radius"]
+        if sizes.max() > _LARGEST_SMOOTH_FILTER:
+            is_smooth = IS_SMOOTH[table["filter"]].any()
+            is_large = sizes > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER)
+            if is_large.any() and not keeps_rows(y[is_large], x[is_large], pixels.channels).all():
+                return None  # two passes read fewer pixels
         if pixels.dtype.kind == "f" and not (y["filter"].any() or x["filter"].any()):
             return None  # nearest pixels must keep their bits; a weighted sum turns -0.0 into 0.0
         return pixels.named(layout).resize(y, x, solved.size, dtype)

@@ -141,7 +141,7 @@ class ResizeCropMirrorGpu(ResizeGpu):
         if self._regions is None or not pixels.recurs:
             return super().express(batch, pixels)
         choices = pixels.kept(self, lambda: self._choices(batch, pixels))
-        return None if choices is None else choices.choose(self._mirror(batch) & _ALL_BITS)
+        return None if choices is None else choices.choose(self._mirror(batch) & _ALL_BITS, pixels)
 
     def _choices(self, batch: Batch, pixels: PixelExpression) -> PixelChoices | None:
         """Return the result for each value of `mirror`; None if expressions don't support one of them."""
@@ -154,7 +154,7 @@ class ResizeCropMirrorGpu(ResizeGpu):
             if option is None:
                 return None
             options.append(option)
-        return PixelChoices(options)
+        return PixelChoices(options, pixels)
 
     def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
         if self._regions is None:

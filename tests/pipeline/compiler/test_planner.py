@@ -14,8 +14,8 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_derivations
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.partition import Stages, stages_by_device
+from pipeline._cuda.launch import address_offsets
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.pixels import source_offsets
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.batch_reads import BatchReads
@@ -111,9 +111,9 @@ def test_plan_equals_that_of_the_executor() -> None:
     assert (output.launch.defines, output.launch.grid) == (wanted.defines, wanted.grid)
     table, expected = wanted.tables[0].copy(), wanted.tables[0].copy()
     table.view(np.uint8)[:] = block[output.offsets[0] :][: table.nbytes]
-    begins = addresses(table, source_offsets(table.dtype)[0]).copy()
+    begins = addresses(table, address_offsets(table.dtype)[1]).copy()
     for each in (table, expected):
-        addresses(each, source_offsets(each.dtype)[0])[:] = 0
+        addresses(each, address_offsets(each.dtype)[1])[:] = 0
         addresses(each, 0)[:] = 0
     assert (table == expected).all()
     for begin, sample in zip(begins, sample_images().samples, strict=True):
@@ -133,9 +133,9 @@ def test_source_that_a_kernel_reads_twice_is_moved_twice() -> None:
     result = np.zeros(images.as_array().shape, np.uint8)
     assert output.target.nbytes == result.nbytes
     table = block[output.offsets[0] :][: output.launch.tables[0].nbytes].view(output.launch.tables[0].dtype)
-    offsets = source_offsets(table.dtype)
-    assert len(offsets) == 2
-    for offset, memory in ((0, result), *((each, block) for each in offsets)):
+    target, *sources = address_offsets(table.dtype)
+    assert len(sources) == 2
+    for offset, memory in ((target, result), *((each, block) for each in sources)):
         addresses(table, offset)[:] += memory.ctypes.data
     emulator.run_at("evaluate.cu", "evaluate", output.launch.defines, [table.ctypes.data], output.launch.grid)
     on_cpu = Pipeline(batch_size=4, num_threads=1, device_id=None)
@@ -189,7 +189,7 @@ def test_block_holds_all_arguments_of_a_launch() -> None:
         planned_table = output.launch.tables[0]
         table = read[output.offsets[0] :][: planned_table.nbytes].view(planned_table.dtype)
         addresses(table, 0)[:] += memory.ctypes.data
-        addresses(table, source_offsets(table.dtype)[0])[:] += read.ctypes.data
+        addresses(table, address_offsets(table.dtype)[1])[:] += read.ctypes.data
         pointers = [table.ctypes.data]
         emulator.run_at("evaluate.cu", "evaluate", output.launch.defines, pointers, output.launch.grid)
         placed = output.target.table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 from pipeline import fn, pipeline_def, types
-from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
+from pipeline._compiler.expressed_launches import ExpressedLaunches, _Launches
+from pipeline._compiler.rules import prepared_step
 from pipeline._cuda import compiler
 from pipeline._cuda.errors import KernelCompileError
 from pipeline._operators.boxes import linear_maps
+from pipeline._operators.geometry.flip import FlipGpu
 from pipeline.auto_aug.core.magnitudes import take
 from pipeline.errors import OperatorError, PipelineError
 from tests import host_cupy
@@ -114,7 +117,7 @@ def test_batches_have_the_bits_of_the_operators(
     found = run_batches(define, batches)
     assert len(issued) >= 5  # the costs of operators are measured in batches 1, 2 and 4
     with monkeypatch.context() as patches:
-        patches.setattr(ExpressedStep, "fits", lambda *arguments: False)
+        patches.setattr(ExpressedLaunches, "fits", lambda *arguments: False)
         expected = run_batches(define, batches)
     for one, other in zip(expected, found, strict=True):
         for apart, prepared in zip(one, other, strict=True):
@@ -162,11 +165,72 @@ def test_launches_are_prepared_once_for_inputs_of_one_shape(device: str, issued:
     assert len(set(map(id, issued))) == 2
 
 
-def test_images_of_many_sizes_run_apart_after_some_batches(device: str, issued: list[Any]) -> None:
-    batches = [[np.full((3 + number, 4, 1), 9, np.uint8) for _ in range(2)] for number in range(24)]
-    results = run_batches(lambda data: (fn.flip(data, horizontal=fn.random.coin_flip()),), batches)
-    assert [result[0].shape for result in results] == [(3 + number, 4, 1) for number in range(24)]
-    assert len(issued) == 16
+def many_sizes(count: int) -> list[list[Any]]:
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(5, 12, (count, 3, 2))
+    return [[rng.integers(0, 255, (*size, 3), np.uint8) for size in batch] for batch in sizes]
+
+
+def cut_and_blurred(data: Any) -> tuple[Any, ...]:
+    resized = fn.random_resized_crop(data, size=(6, 5))
+    normalized = fn.crop_mirror_normalize(data, crop=(4, 3), mirror=fn.random.coin_flip(), mean=[9.0, 8.0, 7.0])
+    return fn.gaussian_blur(fn.brightness(resized, brightness=number(0.5, 1.5)), sigma=number(0.5, 2)), normalized
+
+
+def cut_and_more(data: Any) -> tuple[Any, ...]:
+    def cut(width: int) -> Any:  # so the pixels have one shape, in each batch
+        return fn.random_resized_crop(data, size=(6, width))
+
+    flipped = fn.noise.gaussian(fn.flip(cut(4), horizontal=fn.random.coin_flip()), stddev=9.0)
+    normalized: dict[str, Any] = {"mean": [9.0, 8.0, 7.0], "std": [2.0, 3.0, 4.0]}
+    mirrored = fn.crop_mirror_normalize(cut(5), crop=(4, 3), mirror=fn.random.coin_flip(), **normalized)
+    plain = fn.cast(fn.crop_mirror_normalize(fn.hsv(cut(6), hue=number(0, 90)), **normalized), dtype=types.INT16)
+    edges = fn.brightness(fn.laplacian(fn.contrast(data, contrast=1.5), window_size=3), brightness=0.5)
+    return flipped, mirrored, plain, edges, fn.brightness(fn.rotate(data, angle=10, size=(7, 6)), brightness=1.5)
+
+
+def constant_arguments(data: Any) -> tuple[Any, ...]:
+    return fn.crop_mirror_normalize(fn.resize(data, resize_shorter=6), crop=(4, 4)), fn.flip(data, horizontal=1)
+
+
+@pytest.mark.parametrize("define", [*GRAPHS, cut_and_blurred, cut_and_more, constant_arguments])
+def test_images_of_many_sizes_have_the_bits_of_the_operators(
+    device: str, issued: list[Any], monkeypatch: pytest.MonkeyPatch, define: Define
+) -> None:
+    monkeypatch.setattr(prepared_step, "_MOST_KINDS", 2)
+    batches = many_sizes(12)
+    found = run_batches(define, batches)
+    assert len(issued) >= 6
+    with monkeypatch.context() as patches:
+        patches.setattr(ExpressedLaunches, "fits", lambda *arguments: False)
+        expected = run_batches(define, batches)
+    for one, other in zip(expected, found, strict=True):
+        for apart, prepared in zip(one, other, strict=True):
+            np.testing.assert_array_equal(apart, prepared, strict=True)
+
+
+def test_launches_for_images_of_many_sizes_are_prepared_once(device: str, issued: list[Any]) -> None:
+    batches = many_sizes(40)
+    run_batches(lambda data: (fn.random_resized_crop(data, size=(6, 5)),), batches)
+    assert len(issued) >= 35
+    assert len(set(map(id, issued))) == 16 - (40 - len(issued)) + 1  # one for each known kind, and one for the others
+
+
+def test_images_that_expressions_do_not_support_are_tried_less_and_less_often(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+    express = FlipGpu.express
+
+    def noted(operator: FlipGpu, *arguments: Any) -> Any:
+        tried.append(sys._getframe(1).f_code.co_filename.endswith("expressed_launches.py"))
+        return None if tried[-1] else express(operator, *arguments)
+
+    monkeypatch.setattr(FlipGpu, "express", noted)
+    monkeypatch.setattr(prepared_step, "_MOST_KINDS", 0)
+    results = run_batches(lambda data: (fn.flip(data, horizontal=fn.random.coin_flip()),), many_sizes(30))
+    assert len(results) == 30
+    assert sum(tried) == 4
 
 
 @pytest.mark.parametrize(
@@ -203,7 +267,7 @@ def test_kernel_that_cannot_be_compiled_names_the_operator(monkeypatch: pytest.M
     with host_cupy.installed():
         monkeypatch.setattr(compiler, "_compile", fail)
         with pytest.raises(
-            PipelineError, match=r"(?s)fn.brightness failed: .*a message of NVRTC.*test_expressed_steps"
+            PipelineError, match=r"(?s)fn.brightness failed: .*a message of NVRTC.*test_expressed_launches"
         ):
             run_batches(lambda data: (fn.brightness(data, brightness=number(0.5, 1.5)),), images(1))
 
@@ -215,7 +279,9 @@ def test_invalid_argument_names_the_operator(device: str) -> None:
         levels = fn.external_source(lambda: np.full(3, next(drawn), np.float32), batch=True)
         return (fn.noise.salt_and_pepper(data, prob=levels),)
 
-    with pytest.raises(Exception, match=r"(?s)fn.noise.salt_and_pepper failed: argument 'prob' .*test_expressed_steps"):
+    with pytest.raises(
+        Exception, match=r"(?s)fn.noise.salt_and_pepper failed: argument 'prob' .*test_expressed_launches"
+    ):
         run_batches(define, images(3))
 
 

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._compiler import recorded_steps
-from pipeline._compiler.recorded_steps import _addresses, _Program
-from pipeline._executor import phase_costs
-from tests import host_cupy
+from pipeline._compiler.recorded_launches import _owners, _packed, _Recording
+from pipeline._compiler.rules.prepared_step import PreparedStep
+from pipeline._cuda.launch import ADDRESS, Launch
+from pipeline._kernels.expression import PixelExpression
+from pipeline._operators.geometry.flip import FlipGpu
+from pipeline._strict import STRICT
+from pipeline.errors import PipelineError
 from tests.pipeline.compiler.gpu_batches import images, run_batches
-from tests.pipeline.kernels import emulator
 
 
 @pytest.fixture
 def repeated(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that grows with each batch that repeats recorded launches."""
     batches: list[Any] = []
-    run = _Program.run
+    scalars = _Recording.scalars
 
-    def noted(program: _Program, *arguments: Any) -> Any:
-        batches.append(program)
-        return run(program, *arguments)
+    def noted(recording: _Recording, *arguments: Any) -> Any:
+        batches.append(recording)
+        return scalars(recording, *arguments)
 
-    monkeypatch.setattr(_Program, "run", noted)
+    monkeypatch.setattr(_Recording, "scalars", noted)
     return batches
 
 
@@ -63,7 +65,7 @@ def test_constant_operators_behind_others_are_repeated(
     batches = images(8)
     together = run_batches(constant_behind_drawn, batches)
     assert len(repeated) >= 3
-    monkeypatch.setattr(recorded_steps.RecordedStep, "run", lambda *_: False)
+    monkeypatch.setattr(PreparedStep, "run_as_one", lambda *_: False)
     for one, other in zip(run_batches(constant_behind_drawn, batches), together, strict=True):
         for expected, found in zip(one, other, strict=True):
             np.testing.assert_array_equal(expected, found, strict=True)
@@ -104,62 +106,53 @@ def test_images_of_many_shapes_are_not_repeated(device: str, repeated: list[Any]
     assert not repeated
 
 
-def test_batches_that_fill_the_memory_fit_while_they_are_recorded(
-    monkeypatch: pytest.MonkeyPatch, repeated: list[Any]
-) -> None:
-    if emulator.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    sizes: dict[int, int] = {}
-    most, limit = 0, 1 << 30
-
-    def allocate(size: int) -> host_cupy.Pointer:
-        nonlocal most
-        if sum(sizes.values()) + size > limit:
-            raise MemoryError
-        memory = host_cupy.Memory(size)
-        sizes[id(memory)] = size
-        weakref.finalize(memory, sizes.pop, id(memory))
-        most = max(most, sum(sizes.values()))
-        return host_cupy.Pointer(memory)
-
-    def run() -> None:
-        pipe = Pipeline(batch_size=8, num_threads=1, device_id=0, seed=3, prefetch_queue_depth=1)
-        with pipe:
-            data = fn.external_source(source=iter(images(8)), layout="HWC", batch=True)
-            pipe.set_outputs(*constant_chain(data.gpu()))
-        pipe.build()
-        try:
-            for _ in range(8):
-                pipe.run()
-        finally:
-            pipe.close()
-
-    with host_cupy.installed(), monkeypatch.context() as patches:
-        patches.setattr(host_cupy, "_allocators", [allocate])
-        # On one thread: another one would hold a batch for a time that varies while the next begins.
-        patches.setattr(phase_costs, "_CHEAP_ON_GPU", 1e15)
-        with patches.context() as without:
-            without.setattr(recorded_steps.RecordedStep, "fits", lambda *arguments: False)
-            run()  # loads what stays in memory
-            most = 0
-            run()
-        limit = most
-        run()
-    assert most == limit
-    assert not repeated
-
-
 def test_address_in_two_inputs_belongs_to_one() -> None:
-    positions, owners, offsets = _addresses(np.array([7, 120], np.uint64), [(100, 50), (100, 50), (110, 50)])
-    assert (positions.tolist(), owners.tolist(), offsets.tolist()) == ([1], [0], [20])
+    assert _owners(np.array([7, 120], np.uint64), [(100, 50), (100, 50), (110, 50)]).tolist() == [-1, 0]
 
 
 def test_allocated_memory_between_images_of_an_input_isnt_part_of_the_input() -> None:
-    words = np.array([100, 150, 155, 199], np.uint64)
-    owners = np.full(4, -1)
-    positions, blocks, _ = _addresses(words, [(150, 10), (100, 100)])
-    owners[positions] = blocks
-    assert owners.tolist() == [1, 0, 0, 1]
+    assert _owners(np.array([100, 150, 155, 199], np.uint64), [(150, 10), (100, 100)]).tolist() == [1, 0, 0, 1]
+
+
+def launch_of(row: list[tuple[str, Any, int]]) -> Launch:
+    table = np.zeros(1, np.dtype([(name, kind) for name, kind, _ in row]))
+    for name, _, value in row:
+        table[name] = value
+    return Launch("reduce.cu", "reduce_parts", (), (table,), (1, 1))
+
+
+def test_declared_addresses_become_offsets() -> None:
+    row = [("src", ADDRESS, 1000), ("count", "u8", 7), ("dst", ADDRESS, 2010), ("mean", ADDRESS, 0)]
+    packed = _packed([launch_of(row)], [(990, 100), (2000, 100)])
+    assert packed is not None
+    assert packed.tables.view(np.int64)[:4].tolist() == [10, 7, 10, 0]
+    assert packed.places.tolist() == [[0, 0], [16, 1]]
+
+
+def test_address_in_other_memory_is_not_repeated() -> None:
+    assert _packed([launch_of([("src", ADDRESS, 1000)])], [(2000, 100)]) is None
+
+
+def test_address_that_is_not_declared_is_an_error_in_strict_mode() -> None:
+    with pytest.raises(PipelineError, match=r"'reduce_parts'.* an address that it doesn't declare"):
+        _packed([launch_of([("count", "u8", 1000)])], [(990, 100)])
+
+
+def test_operator_whose_launches_differ_is_an_error_in_strict_mode(
+    device: str, repeated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, amounts = FlipGpu.express, count()
+
+    def unsteady(operator: FlipGpu, batch: Any, pixels: PixelExpression) -> Any:
+        result = run(operator, batch, pixels)
+        return None if result is None else result.normalize(next(amounts), 1.0, pixels.dtype)
+
+    monkeypatch.setattr(FlipGpu, "express", unsteady)
+    with pytest.raises(PipelineError, match="prepared launches failed"):
+        run_batches(lambda data: (fn.flip(data, horizontal=1),), images(8))
+    monkeypatch.setenv(STRICT, "0")
+    assert len(run_batches(lambda data: (fn.flip(data, horizontal=1),), images(8))) == 8
+    assert not repeated
 
 
 def test_one_tensor_for_two_inputs(device: str, repeated: list[Any]) -> None:

@@ -55,7 +55,7 @@ class GpuDecoder:
     Example:
         >>> with GpuDecoder(0, num_threads=4) as decoder:  # doctest: +SKIP
         ...     batch = decoder.decode(encoded, stream)
-        ...     resample(context, stream, batch.samples, target)
+        ...     context.run_plan(ResamplePlan(batch.samples, target), stream)
         ...     batch.release()
     """
 

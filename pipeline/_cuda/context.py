@@ -13,7 +13,7 @@ import numpy as np
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._cuda.compiler import Kernel, get_kernel
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
-from pipeline._cuda.launch import THREADS, Launch, pack_scalars
+from pipeline._cuda.launch import THREADS, Launch, LaunchPlan, pack_scalars
 from pipeline._cuda.launch_queue import LaunchQueue
 from pipeline._cuda.packed_launches import PackedLaunches, Rows
 from pipeline._cuda.reclaiming import reclaiming
@@ -36,7 +36,7 @@ class KernelContext:
 
     Example:
         >>> with KernelContext(0) as context:  # doctest: +SKIP
-        ...     strided_copy(context, stream, Samples.from_arrays(sources), Samples.dense(batch))
+        ...     context.run(plan_strided_copy(Samples.from_arrays(sources), Samples.dense(batch)), stream)
     """
 
     def __init__(self, device_id: int) -> None:
@@ -62,6 +62,11 @@ class KernelContext:
             queue.add(launch)
         else:
             self._issue([launch], stream)
+
+    def run_plan(self, plan: LaunchPlan, stream: Any) -> None:
+        """Enqueue the launches of a plan, with memory for its results in between; see `run`."""
+        for launch in plan.launches(self.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0):
+            self.run(launch, stream)
 
     def repeat(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ __all__ = [
     "MAX_SAMPLES",
     "THREADS",
     "Launch",
+    "LaunchPlan",
     "address_offsets",
     "blocks_for",
     "ctype",
@@ -89,6 +90,19 @@ def address_offsets(kind: np.dtype[Any]) -> tuple[int, ...]:
     if not members:
         return (0,) if kind.metadata and "address" in kind.metadata else ()
     return tuple(begin + offset for member, begin in members for offset in address_offsets(member))
+
+
+class LaunchPlan(Protocol):
+    """Launches that need device memory for results in between.
+
+    Attributes:
+        scratch_bytes: bytes of this memory.
+    """
+
+    scratch_bytes: int
+
+    def launches(self, scratch: int) -> Sequence[Launch]:
+        """Return the launches in order, given the address of the memory."""
 
 
 def ctype(dtype: np.dtype[Any]) -> str:

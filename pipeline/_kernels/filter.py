@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["filter_images", "plan_filter_images"]
+__all__ = ["plan_filter_images"]
 
 _TILE = np.array([32, 128])  # rows, and elements of a row; filter.cu has the same numbers
 _MOST_BLOCKS = 1 << 16
@@ -29,38 +26,6 @@ _IMAGE = np.dtype(
 )
 
 
-def filter_images(
-    context: KernelContext,
-    stream: Any,
-    src: Samples,
-    dst: Samples,
-    *,
-    windows: Samples,
-    anchors: npt.NDArray[np.int64],
-    border: int = 0,
-    fills: npt.ArrayLike = 0.0,
-) -> None:
-    """Correlate a batch with windows, in float32 and one launch.
-
-    Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous images of (height, width, channels).
-        dst: contiguous images, smaller than the source if windows must lie inside. Integers are rounded and clamped.
-        windows: one contiguous window of (rows, columns) in float32 per image.
-        anchors: (N, 2), row and column in each window that align with the output pixel.
-        border: value of a `pipeline._imaging.filter2d.Border`: the rule for pixels outside the image.
-        fills: values outside the image for a constant border: one for all images, or one per image.
-
-    Raises:
-        PipelineError: the samples don't match, an image is too wide, or a window is empty.
-        CudaError: the launch failed.
-    """
-    launch = plan_filter_images(src, dst, windows=windows, anchors=anchors, border=border, fills=fills)
-    if launch is not None:
-        context.run(launch, stream)
-
-
 def plan_filter_images(
     src: Samples,
     dst: Samples,
@@ -70,7 +35,22 @@ def plan_filter_images(
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
 ) -> Launch | None:
-    """Return the launch of `filter_images`, or None if the output is empty. The arguments are the same."""
+    """Return the launch that correlates a batch with windows, in float32.
+
+    Args:
+        src: contiguous images of (height, width, channels).
+        dst: contiguous images, smaller than the source if windows must lie inside. Integers are rounded and clamped.
+        windows: one contiguous window of (rows, columns) in float32 per image.
+        anchors: (N, 2), row and column in each window that align with the output pixel.
+        border: value of a `pipeline._imaging.filter2d.Border`: the rule for pixels outside the image.
+        fills: values outside the image for a constant border: one for all images, or one per image.
+
+    Returns:
+        The launch; None if the output is empty.
+
+    Raises:
+        PipelineError: the samples don't match, an image is too wide, or a window is empty.
+    """
     if len(src) != len(dst) or len(windows) != len(src) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
         raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
     if not (src.is_contiguous() and dst.is_contiguous() and windows.is_contiguous()):

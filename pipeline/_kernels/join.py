@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, MAX_SAMPLES, Launch, blocks_for
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["join_samples", "plan_join"]
+__all__ = ["plan_join"]
 
 
-def join_samples(context: KernelContext, stream: Any, sources: Sequence[Samples], dst: Samples, axis: int) -> None:
-    """Concatenate batches sample by sample.
+def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[Launch]:
+    """Yield the launches that concatenate batches sample by sample, one for up to 65,535 source samples.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         sources: contiguous batches of the same size and dtype; shapes differ along the axis only.
         dst: contiguous samples; the extent along the axis is the sum of the sources' extents.
         axis: axis to concatenate along; not negative.
 
     Raises:
         PipelineError: the samples don't match.
-        CudaError: a launch failed.
     """
-    for launch in plan_join(sources, dst, axis):
-        context.run(launch, stream)
-
-
-def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[Launch]:
-    """Yield the launches of `join_samples`, one for up to 65,535 source samples. The arguments are the same."""
     extents = np.sum([source.shapes[:, axis] for source in sources], axis=0)
     alike = all(len(source) == len(dst) and source.dtype == dst.dtype for source in sources)
     if not alike or (extents != dst.shapes[:, axis]).any():

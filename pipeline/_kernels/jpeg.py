@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["JpegPlan", "distort_as_jpeg", "quantization"]
+__all__ = ["JpegPlan", "quantization"]
 
 # Tables of the standard's annex K, row by row.
 _LUMA = (
@@ -48,30 +45,17 @@ def quantization(quality: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
     return np.clip((_TABLES * scale[:, None, None] + 50) // 100, 1, 255).astype(np.uint16)
 
 
-def distort_as_jpeg(
-    context: KernelContext, stream: Any, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]
-) -> None:
-    """Compress images as JPEG with chroma at half the resolution, and decompress them.
+class JpegPlan:
+    """Plan of the launches that compress images as JPEG with chroma at half the resolution, and decompress them.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous uint8 RGB images, HWC.
         dst: contiguous uint8 images of the same shapes.
         quality: (N,), from 1 to 100.
 
     Raises:
         PipelineError: the samples have other shapes or dtypes, or aren't contiguous.
-        CudaError: a launch failed.
     """
-    plan = JpegPlan(src, dst, quality)
-    scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
-    for launch in plan.launches(scratch):
-        context.run(launch, stream)
-
-
-class JpegPlan:
-    """Plan of the launches of `distort_as_jpeg`, with the same arguments."""
 
     def __init__(self, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]) -> None:
         images = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))

@@ -7,35 +7,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["look_up", "plan_look_up"]
+__all__ = ["plan_look_up"]
 
 
-def look_up(context: KernelContext, stream: Any, src: Samples, dst: Samples, table: npt.NDArray[Any]) -> None:
-    """Replace every element by its entry in the table.
+def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
+    """Return the launch that replaces every element by its entry in the table.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous samples of integers.
         dst: contiguous samples of the same shapes and the table's dtype.
         table: values for 0, 1, ...; the last entry is the value for all other integers.
 
+    Returns:
+        The launch; None if there are no elements.
+
     Raises:
         PipelineError: the samples don't match.
-        CudaError: the launch failed.
     """
-    launch = plan_look_up(src, dst, table)
-    if launch is not None:
-        context.run(launch, stream)
-
-
-def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
-    """Return the launch of `look_up`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or dst.dtype != table.dtype:
         raise PipelineError("the samples of input and output differ in shape, or the table in dtype")
     if not (src.is_contiguous() and dst.is_contiguous()):

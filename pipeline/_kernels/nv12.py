@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["nv12_to_pixels", "plan_nv12_to_pixels"]
+__all__ = ["plan_nv12_to_pixels"]
 
 
-def nv12_to_pixels(
-    context: KernelContext,
-    stream: Any,
-    luma: Samples,
-    chroma: Samples,
-    dst: Samples,
-    matrix: npt.ArrayLike,
-    left: bool = False,
-) -> None:
-    """Convert NV12 or P016 frames to pixels.
+def plan_nv12_to_pixels(
+    luma: Samples, chroma: Samples, dst: Samples, matrix: npt.ArrayLike, left: bool = False
+) -> Launch:
+    """Return the launch that converts NV12 or P016 frames to pixels.
 
     Args:
-        context: context of the frames' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         luma: (height, width) planes, uint8, or uint16 with the value in the upper 8 bits; rows may have a pitch.
         chroma: (rows, columns, 2) planes of the same dtype; half the height and width of luma, rounded up.
         dst: contiguous uint8 images of (height, width, channels).
@@ -38,15 +27,7 @@ def nv12_to_pixels(
 
     Raises:
         PipelineError: the shapes don't match.
-        CudaError: the launch failed.
     """
-    context.run(plan_nv12_to_pixels(luma, chroma, dst, matrix, left), stream)
-
-
-def plan_nv12_to_pixels(
-    luma: Samples, chroma: Samples, dst: Samples, matrix: npt.ArrayLike, left: bool = False
-) -> Launch:
-    """Return the launch of `nv12_to_pixels`. The arguments are the same."""
     values = np.asarray(matrix, np.float32)
     channels = values.shape[-2]
     if luma.dtype not in (np.uint8, np.uint16) or chroma.dtype != luma.dtype:

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["one_hot", "plan_one_hot"]
+__all__ = ["plan_one_hot"]
 
 
-def one_hot(
-    context: KernelContext, stream: Any, src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0
-) -> None:
-    """Encode numbers as one-hot vectors along a new axis.
+def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0) -> Launch | None:
+    """Return the launch that encodes numbers as one-hot vectors along a new axis.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous samples; floats are truncated. Half precision isn't supported.
         dst: contiguous samples: the shapes of the source with the number of classes inserted at `axis`.
         axis: index of the new axis; not negative.
         on: value at the class index.
         off: value elsewhere.
 
+    Returns:
+        The launch; None if there are no elements.
+
     Raises:
         PipelineError: the samples don't match.
-        CudaError: the launch failed.
     """
-    launch = plan_one_hot(src, dst, axis, on, off)
-    if launch is not None:
-        context.run(launch, stream)
-
-
-def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0) -> Launch | None:
-    """Return the launch of `one_hot`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (np.delete(dst.shapes, axis, axis=1) != src.shapes).any():
         raise PipelineError("the shapes of the output aren't those of the input with one axis more")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._imaging.reductions import Reduction
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["ReductionPlan", "reduce_axes"]
+__all__ = ["ReductionPlan"]
 
 _TERMS = {"value": 0, "square": 1, "difference": 2}
 _COMBINES = {"sum": 0, "min": 1, "max": 2}
@@ -25,22 +24,10 @@ _FINISHES = {"none": 0, "divide": 1, "root": 2}
 _ALONE, _MOST_PARTS = 64, 256
 
 
-def reduce_axes(
-    context: KernelContext,
-    stream: Any,
-    src: Samples,
-    dst: Samples,
-    reduction: Reduction,
-    *,
-    axes: Sequence[int],
-    mean: Samples | None = None,
-    ddof: int = 0,
-) -> None:
-    """Reduce a batch along axes.
+class ReductionPlan:
+    """Plan of the launches that reduce a batch along axes.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         src: samples with any strides.
         dst: contiguous samples with the remaining axes in order, with or without axes of extent 1.
         reduction: the computation.
@@ -50,16 +37,7 @@ def reduce_axes(
 
     Raises:
         PipelineError: the shapes don't match.
-        CudaError: a launch failed.
     """
-    plan = ReductionPlan(src, dst, reduction, axes=axes, mean=mean, ddof=ddof)
-    scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
-    for launch in plan.launches(scratch):
-        context.run(launch, stream)
-
-
-class ReductionPlan:
-    """Plan of the launches of `reduce_axes`, with the same arguments."""
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.axes import AXIS, axis_tables, touched, whole_image
 from pipeline._kernels.rows import zeros
@@ -15,7 +14,7 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["ResamplePlan", "resample"]
+__all__ = ["ResamplePlan"]
 
 _GROUP = 8  # elements of a thread of resample_axis; resample.cu has the same number
 _STRIDES = [("outer_stride", "i8"), ("axis_stride", "i8"), ("inner_stride", "i8")]
@@ -37,25 +36,13 @@ _GATHER = np.dtype(
 )
 
 
-def resample(
-    context: KernelContext,
-    stream: Any,
-    src: Samples,
-    dst: Samples,
-    *,
-    roi: npt.ArrayLike | None = None,
-    min_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
-    mag_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
-    antialias: bool = True,
-) -> None:
-    """Resize a batch of images.
+class ResamplePlan:
+    """Plan of the launches that resize a batch of images.
 
     As in DALI, the center of pixel k lies at k + 0.5, and edge pixels repeat outside the image. Filters may read beyond
     the region; along axes that shrink, they are widened by the scale. Sums are float32.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         src: HWC images with any strides and number of channels.
         dst: contiguous HWC images of any dtype: the new sizes, with the source's channels.
         roi: (N, 4) floats, (y0, x0, y1, x1) in source pixels; y1 < y0 or x1 < x0 flips. Whole images by default.
@@ -63,20 +50,11 @@ def resample(
         mag_filter: `DALIInterpType` for axes that grow; one for all, or (N,).
         antialias: whether to widen filters along axes that shrink.
 
-    Raises:
-        PipelineError: the shapes don't match, or a filter is unknown.
-        CudaError: a launch failed.
-    """
-    plan = ResamplePlan(src, dst, roi=roi, min_filter=min_filter, mag_filter=mag_filter, antialias=antialias)
-    for launch in plan.launches(context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0):
-        context.run(launch, stream)
-
-
-class ResamplePlan:
-    """Plan of the launches of `resample`, with the same arguments.
-
     Attributes:
         scratch_bytes: bytes of device memory for intermediate results.
+
+    Raises:
+        PipelineError: the shapes don't match, or a filter is unknown.
     """
 
     def __init__(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.errors import PipelineError
 
-__all__ = ["Spread", "plan_standardize", "standardize"]
+__all__ = ["Spread", "plan_standardize"]
 
 
 @dataclass(frozen=True)
@@ -36,22 +34,14 @@ class Spread:
     epsilon: float = 0.0
 
 
-def standardize(
-    context: KernelContext,
-    stream: Any,
-    src: Samples,
-    dst: Samples,
-    *,
-    mean: Samples,
-    spread: Spread,
-    scale: float = 1.0,
-    shift: float = 0.0,
-) -> None:
-    """Compute ``(src - mean) / deviation * scale + shift`` in float32; the result for a deviation of 0 is ``shift``.
+def plan_standardize(
+    src: Samples, dst: Samples, *, mean: Samples, spread: Spread, scale: float = 1.0, shift: float = 0.0
+) -> Launch | None:
+    """Return the launch that computes ``(src - mean) / deviation * scale + shift`` in float32.
+
+    The result for a deviation of 0 is ``shift``.
 
     Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous samples of one or more dimensions.
         dst: contiguous samples of the same shapes; values are rounded and clamped.
         mean: contiguous float32 that broadcasts to the samples, with as many dimensions.
@@ -59,19 +49,12 @@ def standardize(
         scale: factor of the results.
         shift: summand of the results.
 
+    Returns:
+        The launch; None if there are no elements.
+
     Raises:
         PipelineError: the shapes don't match.
-        CudaError: the launch failed.
     """
-    launch = plan_standardize(src, dst, mean=mean, spread=spread, scale=scale, shift=shift)
-    if launch is not None:
-        context.run(launch, stream)
-
-
-def plan_standardize(
-    src: Samples, dst: Samples, *, mean: Samples, spread: Spread, scale: float = 1.0, shift: float = 0.0
-) -> Launch | None:
-    """Return the launch of `standardize`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or not src.ndim:
         raise PipelineError("the samples of input and output differ in shape, or have no dimensions")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -9,56 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["MAX_NDIM", "plan_strided_copy", "strided_copy"]
+__all__ = ["MAX_NDIM", "plan_strided_copy"]
 
 Table = npt.NDArray[np.int64]
 
 MAX_NDIM = 6
 _CHUNK = 16  # bytes that a thread copies at once from a contiguous sample
-
-
-def strided_copy(
-    context: KernelContext,
-    stream: Any,
-    src: Samples,
-    dst: Samples,
-    *,
-    start: npt.ArrayLike | None = None,
-    step: npt.ArrayLike | None = None,
-    axes: Sequence[int] | None = None,
-    channel_axis: int | None = None,
-    fill: npt.ArrayLike | None = None,
-) -> None:
-    """Copy a batch with windows, steps, permutations and a cast, in one launch.
-
-    Output element (i0, i1, ...) of a sample is ``src[start + i * step]``, where output dimension d runs along the
-    source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips an axis. As in DALI, casts round half away
-    from zero and clamp.
-
-    Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
-        src: samples of up to 6 dimensions, with any strides.
-        dst: contiguous samples; their shapes are the windows' extents, permuted.
-        start: first source element per source axis: (N, ndim), or an array that broadcasts to it; 0 by default.
-        step: distance of neighboring outputs in source elements, per source axis; nonzero; 1 by default.
-        axes: permutation of the source's axes; identity by default.
-        channel_axis: output dimension that `fill` runs along; None for a scalar or one value per sample, (N, 1).
-        fill: value outside the source, in the output's units. None: windows must lie inside.
-
-    Raises:
-        PipelineError: shapes, windows or dtypes don't match; the message names the sample.
-        CudaError: the launch failed.
-    """
-    launch = plan_strided_copy(src, dst, start=start, step=step, axes=axes, channel_axis=channel_axis, fill=fill)
-    if launch is not None:
-        context.run(launch, stream)
 
 
 def plan_strided_copy(
@@ -71,7 +32,27 @@ def plan_strided_copy(
     channel_axis: int | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> Launch | None:
-    """Return the launch of `strided_copy`, or None if the output is empty. The arguments are the same."""
+    """Return the launch that copies a batch with windows, steps, permutations and a cast.
+
+    Output element (i0, i1, ...) of a sample is ``src[start + i * step]``, where output dimension d runs along the
+    source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips an axis. As in DALI, casts round half away
+    from zero and clamp.
+
+    Args:
+        src: samples of up to 6 dimensions, with any strides.
+        dst: contiguous samples; their shapes are the windows' extents, permuted.
+        start: first source element per source axis: (N, ndim), or an array that broadcasts to it; 0 by default.
+        step: distance of neighboring outputs in source elements, per source axis; nonzero; 1 by default.
+        axes: permutation of the source's axes; identity by default.
+        channel_axis: output dimension that `fill` runs along; None for a scalar or one value per sample, (N, 1).
+        fill: value outside the source, in the output's units. None: windows must lie inside.
+
+    Returns:
+        The launch; None if the output is empty.
+
+    Raises:
+        PipelineError: shapes, windows or dtypes don't match; the message names the sample.
+    """
     ndim = src.ndim
     order = list(range(ndim)) if axes is None else list(axes)
     if sorted(order) != list(range(ndim)) or dst.ndim != ndim or len(src) != len(dst):

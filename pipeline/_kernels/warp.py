@@ -7,42 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_warp_affine", "warp_affine"]
-
-
-def warp_affine(
-    context: KernelContext,
-    stream: Any,
-    src: Samples,
-    dst: Samples,
-    matrices: npt.NDArray[np.float64],
-    *,
-    nearest: bool = False,
-    fill: float | None = None,
-) -> None:
-    """Warp a batch by the rules of `pipeline._imaging.warp.warp_affine`.
-
-    Args:
-        context: context of the samples' device.
-        stream: `cupy.cuda.Stream` to enqueue on.
-        src: HWC or DHWC samples with any strides; none may be empty.
-        dst: contiguous samples of any dtype: the new extents, with the source's channels.
-        matrices: (N, n, n + 1) for n spatial axes; they map the output to the source.
-        nearest: whether to take the nearest pixel instead of interpolating.
-        fill: value outside the source, from `pipeline._imaging.sampling.prepare_fill`; None repeats the border.
-
-    Raises:
-        PipelineError: the shapes don't match.
-        CudaError: the launch failed.
-    """
-    launch = plan_warp_affine(src, dst, matrices, nearest=nearest, fill=fill)
-    if launch is not None:
-        context.run(launch, stream)
+__all__ = ["plan_warp_affine"]
 
 
 def plan_warp_affine(
@@ -53,7 +22,21 @@ def plan_warp_affine(
     nearest: bool = False,
     fill: float | None = None,
 ) -> Launch | None:
-    """Return the launch of `warp_affine`, or None if the output is empty. The arguments are the same."""
+    """Return the launch that warps a batch by the rules of `pipeline._imaging.warp.warp_affine`.
+
+    Args:
+        src: HWC or DHWC samples with any strides; none may be empty.
+        dst: contiguous samples of any dtype: the new extents, with the source's channels.
+        matrices: (N, n, n + 1) for n spatial axes; they map the output to the source.
+        nearest: whether to take the nearest pixel instead of interpolating.
+        fill: value outside the source, from `pipeline._imaging.sampling.prepare_fill`; None repeats the border.
+
+    Returns:
+        The launch; None if the output is empty.
+
+    Raises:
+        PipelineError: the shapes don't match.
+    """
     ndim = src.ndim - 1
     if ndim not in (2, 3) or dst.ndim != src.ndim or matrices.shape != (len(src), ndim, ndim + 1):
         raise PipelineError(f"{len(src)} samples of {src.ndim} dimensions can't be warped by {matrices.shape} matrices")

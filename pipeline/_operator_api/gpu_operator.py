@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch
+from pipeline._cuda.launch import Launch, LaunchPlan
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import Samples, strided_copy
+from pipeline._kernels import Samples
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.traits import Traits
@@ -44,10 +45,12 @@ class GpuOperator(BatchOperator):
         assert self._kernels is not None  # the executor opens the GPU before it creates operators for it
         return self._kernels
 
-    def launch(self, launch: Launch | None, batch: Batch) -> None:
-        """Issue a launch on the stream of a batch; do nothing without one."""
-        if launch is not None:
-            self.kernels.run(launch, batch.stream)
+    def launch(self, work: Launch | LaunchPlan | None, batch: Batch) -> None:
+        """Issue a launch, or those of a plan, on the stream of a batch; do nothing without one."""
+        if isinstance(work, Launch):
+            self.kernels.run(work, batch.stream)
+        elif work is not None:
+            self.kernels.run_plan(work, batch.stream)
 
     def on_host(self, data: Any, batch: Batch) -> Sequence[Array]:
         """Return the samples of a batch as NumPy arrays; wait for those on the GPU."""
@@ -63,7 +66,9 @@ class GpuOperator(BatchOperator):
         if source.is_contiguous():
             return data
         copy, target = allocate(source.shapes, source.dtype, data.layout())
-        strided_copy(self.kernels, stream, source, target)
+        launch = plan_strided_copy(source, target)
+        if launch is not None:
+            self.kernels.run(launch, stream)
         return copy
 
 

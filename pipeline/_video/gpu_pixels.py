@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._cuda.context import KernelContext
-from pipeline._kernels import Samples, nv12_to_pixels
+from pipeline._kernels import Samples
+from pipeline._kernels.nv12 import plan_nv12_to_pixels
 from pipeline._video.nvdec import Encoding
 from pipeline._video.pixels import check_size, chroma_is_left, color_matrix
 from pipeline.errors import DecodeError
@@ -132,4 +133,4 @@ class GpuPixels:
         matrix = [matrices[colors] for colors in declared]
         left = chroma_is_left(self._encoding.codec)
         stream = self._cupy.cuda.Stream.null
-        nv12_to_pixels(self._kernels, stream, luma, chroma, Samples.from_arrays(outs), matrix, left)
+        self._kernels.run(plan_nv12_to_pixels(luma, chroma, Samples.from_arrays(outs), matrix, left), stream)

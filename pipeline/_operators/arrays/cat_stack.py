@@ -10,7 +10,8 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import Samples, join_samples
+from pipeline._kernels import Samples
+from pipeline._kernels.join import plan_join
 from pipeline._operator_api.axes import axes_by_name
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -181,7 +182,8 @@ class JoinGpu(GpuOperator):
         shapes = sources[0].shapes.copy()
         shapes[:, axis] = sum(source.shapes[:, axis] for source in sources)
         output, target = allocate(shapes, first.dtype, _result_layout(self.node, layout, first.ndim))
-        join_samples(self.kernels, batch.stream, sources, target, axis)
+        for launch in plan_join(sources, target, axis):
+            self.launch(launch, batch)
         batch.keep_alive.extend(contiguous)
         return [output]
 

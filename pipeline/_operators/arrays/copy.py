@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
-from pipeline._kernels import strided_copy
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -54,5 +54,5 @@ class CopyGpu(GpuOperator):
         (data,) = inputs
         source = samples_of(data)
         output, target = allocate(source.shapes, source.dtype, data.layout())
-        strided_copy(self.kernels, batch.stream, source, target)
+        self.launch(plan_strided_copy(source, target), batch)
         return [output]

@@ -17,7 +17,9 @@ from pipeline._imaging import convert
 from pipeline._imaging.normalize import scale_bytes
 from pipeline._imaging.reductions import REDUCTIONS, Reduction, reduce
 from pipeline._imaging.rows import standardize_rows
-from pipeline._kernels import Samples, Spread, reduce_axes, standardize
+from pipeline._kernels import Samples
+from pipeline._kernels.reduce import ReductionPlan
+from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._operator_api.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -312,16 +314,8 @@ class NormalizeGpu(GpuOperator):
             source, target = (_with_dimension(samples) for samples in (source, target))
         mean = self._mean(batch, settings, source)
         spread = self._spread(batch, settings, source, mean)
-        standardize(
-            self.kernels,
-            batch.stream,
-            source,
-            target,
-            mean=mean,
-            spread=spread,
-            scale=settings.scale,
-            shift=settings.shift,
-        )
+        factors = {"scale": settings.scale, "shift": settings.shift}
+        self.launch(plan_standardize(source, target, mean=mean, spread=spread, **factors), batch)
         return [made]
 
     def _mean(self, batch: Batch, settings: _Settings, source: Samples) -> Samples:
@@ -355,7 +349,7 @@ class NormalizeGpu(GpuOperator):
         axes = settings.axes if settings.shapes[0] else (0,)
         shapes[:, list(axes)] = 1
         made, target = allocate(shapes, dtype)
-        reduce_axes(self.kernels, batch.stream, source, target, reduction, axes=axes, mean=mean)
+        self.launch(ReductionPlan(source, target, reduction, axes=axes, mean=mean), batch)
         batch.keep_alive.append(made)  # kernels that are launched later read it
         return made
 

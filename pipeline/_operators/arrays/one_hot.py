@@ -13,7 +13,8 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
-from pipeline._kernels import Samples, one_hot
+from pipeline._kernels import Samples
+from pipeline._kernels.one_hot import plan_one_hot
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import BatchOperator
@@ -147,5 +148,5 @@ class OneHotGpu(GpuOperator):
             source = Samples(source.pointers, none, none, source.dtype)
         shapes = np.array([coding.shape(row) for row in source.shapes.tolist()], np.int64)
         result, target = allocate(shapes, coding.dtype, coding.layout)
-        one_hot(self.kernels, batch.stream, source, target, coding.axis, *coding.values)
+        self.launch(plan_one_hot(source, target, coding.axis, *coding.values), batch)
         return [result]

@@ -12,7 +12,8 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
-from pipeline._kernels import reduce_axes, strided_copy
+from pipeline._kernels.reduce import ReductionPlan
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -160,20 +161,12 @@ class ReductionGpu(GpuOperator):
             given = samples_of(inputs[1])
             if given.dtype != np.float32 or not given.is_contiguous():
                 held, mean = allocate(given.shapes, np.dtype(np.float32))
-                strided_copy(self.kernels, batch.stream, given, mean)
+                self.launch(plan_strided_copy(given, mean), batch)
                 batch.keep_alive.append(held)
             else:
                 mean = given
-        reduce_axes(
-            self.kernels,
-            batch.stream,
-            source,
-            target,
-            REDUCTIONS[_name(self.node)],
-            axes=axes,
-            mean=mean,
-            ddof=self.node.argument("ddof") or 0,
-        )
+        reduction, ddof = REDUCTIONS[_name(self.node)], self.node.argument("ddof") or 0
+        self.launch(ReductionPlan(source, target, reduction, axes=axes, mean=mean, ddof=ddof), batch)
         return [made]
 
 

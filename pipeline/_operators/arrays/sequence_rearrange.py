@@ -13,7 +13,8 @@ from pipeline._bulk.gather import copy_ranges
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import Edge, GraphNode
-from pipeline._kernels import Samples, strided_copy
+from pipeline._kernels import Samples
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.arguments import map_once
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
@@ -131,5 +132,5 @@ class SequenceRearrangeGpu(GpuOperator):
         images, shapes = _pick(samples_of(data), _orders(self.node, batch, data.layout(), data.ndim))
         output, target = allocate(shapes, images.dtype, data.layout())
         targets, _ = frames(target, 1)
-        strided_copy(self.kernels, batch.stream, images, targets)
+        self.launch(plan_strided_copy(images, targets), batch)
         return [output]

@@ -11,8 +11,8 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -125,5 +125,5 @@ class TransposeGpu(PixelOperator):
         source = samples_of(data)
         layout = _output_layout(self.node, data.layout(), perm)
         output, target = allocate(np.ascontiguousarray(source.shapes[:, list(perm)]), source.dtype, layout)
-        strided_copy(self.kernels, batch.stream, source, target, axes=perm)
+        self.launch(plan_strided_copy(source, target, axes=perm), batch)
         return [output]

@@ -94,6 +94,5 @@ class NonsilentRegionGpu(GpuOperator):
         (start, starts), (length, lengths) = (allocate(source.shapes[:, :0], np.dtype(np.int32)) for _ in range(2))
         window, cutoff, reference = map(self.node.argument, ("window_length", "cutoff_db", "reference_power"))
         plan = SilencePlan(source, starts, lengths, window=window, cutoff=cutoff, reference=reference)
-        for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
-            self.launch(launch, batch)
+        self.launch(plan, batch)
         return [start, length]

@@ -12,8 +12,9 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.reductions import REDUCTIONS
-from pipeline._kernels import Samples, reduce_axes
+from pipeline._kernels import Samples
 from pipeline._kernels.audio.elementwise import plan_to_decibels
+from pipeline._kernels.reduce import ReductionPlan
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -86,5 +87,5 @@ class ToDecibelsGpu(GpuOperator):
     def _largest(self, source: Samples, batch: Batch) -> Samples:
         _, target = allocate(source.shapes[:, :0], source.dtype)
         axes = range(source.ndim)
-        reduce_axes(self.kernels, batch.stream, source, target, REDUCTIONS["max"], axes=axes)
+        self.launch(ReductionPlan(source, target, REDUCTIONS["max"], axes=axes), batch)
         return target

@@ -223,6 +223,5 @@ class BoxEncoderGpu(GpuOperator):
             scaling=self._scaling,
             offset=self.node.argument("offset"),
         )
-        for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
-            self.launch(launch, batch)
+        self.launch(plan, batch)
         return [encoded, found]

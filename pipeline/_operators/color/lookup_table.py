@@ -12,7 +12,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
-from pipeline._kernels import look_up
+from pipeline._kernels.lookup import plan_look_up
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -123,5 +123,5 @@ class LookupTableGpu(GpuOperator):
         source = samples_of(data)
         _check(source.dtype)
         output, target = allocate(source.shapes, self._table.dtype, data.layout())
-        look_up(self.kernels, batch.stream, source, target, self._table)
+        self.launch(plan_look_up(source, target, self._table), batch)
         return [output]

@@ -21,8 +21,9 @@ from pipeline._graph.graph import GraphNode
 from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale
 from pipeline._imaging.formats import TITLES
-from pipeline._kernels import Samples, strided_copy
+from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -254,7 +255,7 @@ class MixedImageDecoder(GpuOperator):
         self.launch(pixels.normalize(scale, 0.0, self.dtype).launch(target.take(positions[:count])), batch)
         if others is not None:
             batch.keep_alive.append(others)
-            strided_copy(self.kernels, batch.stream, others.table(), target.take(positions[count:]))
+            self.launch(plan_strided_copy(others.table(), target.take(positions[count:])), batch)
         decoded.release()
         return output
 

@@ -13,7 +13,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.filter2d import BORDERS, Border, filter2d
-from pipeline._kernels.filter import filter_images
+from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
@@ -250,16 +250,8 @@ class FilterGpu(GpuOperator):
         output, target = allocate(shapes, dtype, data.layout())
         targets, _ = frames(target, settings.outer)
         if len(images):
-            filter_images(
-                self.kernels,
-                batch.stream,
-                images,
-                targets,
-                windows=windows,
-                anchors=anchors[owners],
-                border=settings.border,
-                fills=fills or 0.0,
-            )
+            options: dict[str, Any] = {"anchors": anchors[owners], "border": settings.border, "fills": fills or 0.0}
+            self.launch(plan_filter_images(images, targets, windows=windows, **options), batch)
         return [output]
 
     def _windows(self, batch: Batch, data: Any, source: Samples, outer: int) -> Samples:

@@ -13,7 +13,7 @@ import simplejpeg
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import distort_as_jpeg
+from pipeline._kernels.jpeg import JpegPlan
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.layouts import choose_layout
@@ -99,5 +99,5 @@ class JpegDistortionGpu(GpuOperator):
         images, owners = frames(source, len(layout) - 3)
         results, _ = frames(target, len(layout) - 3)
         quality = _qualities(self.node, batch)[owners]
-        distort_as_jpeg(self.kernels, batch.stream, images, results, quality)
+        self.launch(JpegPlan(images, results, quality), batch)
         return [output]

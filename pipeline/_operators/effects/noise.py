@@ -13,8 +13,9 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, gaussian_noise, salt_and_pepper, shot_noise
-from pipeline._kernels import Noise, Samples
+from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.noise import Noise
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, samples_of

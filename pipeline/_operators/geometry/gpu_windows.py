@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
-from pipeline._kernels import Samples, strided_copy
+from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.pixel_operator import PixelOperator
@@ -102,11 +103,11 @@ class WindowGpu(PixelOperator):
             # The kernel rounds to nearest and lets float16 overflow: cut floats first and limit them before.
             between = np.dtype(np.float32) if target == np.float16 else source.dtype
             buffer, cut = _allocate_scratch(extents, between)
-            strided_copy(self.kernels, stream, source, cut, start=starts, channel_axis=axis, fill=fill)
+            self.launch(plan_strided_copy(source, cut, start=starts, channel_axis=axis, fill=fill), batch)
             _limit(buffer, target)
             source, starts, fill = cut, np.zeros_like(starts), None
         output, result = allocate(extents, target, windows.layout)
-        strided_copy(self.kernels, stream, source, result, start=starts, channel_axis=axis, fill=fill)
+        self.launch(plan_strided_copy(source, result, start=starts, channel_axis=axis, fill=fill), batch)
         return [output]
 
 

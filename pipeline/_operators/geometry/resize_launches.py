@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._kernels import Samples, resample
+from pipeline._kernels import Samples
+from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import contiguous_strides
 
 __all__ = ["Filters", "frames", "resample_images", "resample_volumes"]
@@ -80,7 +81,7 @@ def resample_images(
     images, owners = frames(source, first)
     results, _ = frames(target, first)
     roi = np.concatenate([low, high], axis=1)[owners]
-    resample(kernels, stream, images, results, roi=roi, **filters.options(owners))
+    kernels.run_plan(ResamplePlan(images, results, roi=roi, **filters.options(owners)), stream)
 
 
 def resample_volumes(
@@ -109,7 +110,8 @@ def resample_volumes(
     between = cupy.empty(int(sizes.sum()), float32)
     pointers = int(between.data.ptr) + (np.cumsum(sizes) - sizes) * float32.itemsize
     roi = np.concatenate([low[:, 1:], high[:, 1:]], axis=1)[owners]
-    resample(kernels, stream, slices, _contiguous(pointers, shapes, float32), roi=roi, **filters.options(owners))
+    planes = _contiguous(pointers, shapes, float32)
+    kernels.run_plan(ResamplePlan(slices, planes, roi=roi, **filters.options(owners)), stream)
 
     heads = np.cumsum(depths) - depths  # the first slice of each volume
     ones = np.ones_like(depths)
@@ -118,7 +120,7 @@ def resample_volumes(
     results = _contiguous(volumes.pointers, resized_shapes, target.dtype)
     zeros = np.zeros(len(ones))
     roi = np.stack([low[volume_owners, 0], zeros, high[volume_owners, 0], zeros + 1], axis=1)
-    resample(kernels, stream, columns, results, roi=roi, **filters.options(volume_owners))
+    kernels.run_plan(ResamplePlan(columns, results, roi=roi, **filters.options(volume_owners)), stream)
 
 
 def _contiguous(pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> Samples:

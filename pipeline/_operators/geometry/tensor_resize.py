@@ -13,7 +13,9 @@ from pipeline import _imaging as imaging
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import Samples, resample, strided_copy
+from pipeline._kernels import Samples
+from pipeline._kernels.resample import ResamplePlan
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -342,7 +344,7 @@ class TensorResizeGpu(GpuOperator):
         output, target = allocate(np.array(shapes), dtype, data.layout())
         same = np.flatnonzero([not own for own in steps])
         if len(same):
-            strided_copy(self.kernels, batch.stream, source.take(same), target.take(same))
+            self.launch(plan_strided_copy(source.take(same), target.take(same)), batch)
         pointers, held = source.pointers.copy(), []
         for number in range(max(map(len, steps))):
             ends = np.array([len(own) == number + 1 for own in steps])
@@ -386,12 +388,11 @@ class TensorResizeGpu(GpuOperator):
             shapes = np.array([(*getattr(each, name), each.channels) for each in distinct.values()], np.int64)
             sizes = shapes.prod(axis=1) * dtype.itemsize
             described.append(Samples.contiguous(pointers[owners] + numbers * sizes[kinds], shapes[kinds], dtype))
-        resample(
-            self.kernels,
-            batch.stream,
+        resampling = ResamplePlan(
             *described,
             roi=np.array([each.region for each in distinct.values()])[kinds],
             min_filter=np.asarray(plan.lower)[samples][owners],
             mag_filter=np.asarray(plan.upper)[samples][owners],
             antialias=self.node.argument("antialias"),
         )
+        self.launch(resampling, batch)

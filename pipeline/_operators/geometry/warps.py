@@ -16,7 +16,7 @@ from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from pipeline._kernels.point_maps import affine
-from pipeline._kernels.warp import warp_affine as warp_batch
+from pipeline._kernels.warp import plan_warp_affine
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of, shape_table
@@ -224,7 +224,7 @@ class WarpGpu(PixelOperator):
         fill = prepare_fill(warps.fill, source.dtype, target.dtype, warps.nearest)
         images, _ = frames(source, int(warps.sequence))
         targets, _ = frames(target, int(warps.sequence))
-        warp_batch(self.kernels, batch.stream, images, targets, table, nearest=warps.nearest, fill=fill)
+        self.launch(plan_warp_affine(images, targets, table, nearest=warps.nearest, fill=fill), batch)
         return [output]
 
     @staticmethod

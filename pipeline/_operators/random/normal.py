@@ -10,8 +10,8 @@ import numpy as np
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging import gaussian_noise
-from pipeline._kernels import Noise
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.noise import Noise
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import samples_of

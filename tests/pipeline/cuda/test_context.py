@@ -12,7 +12,9 @@ import pytest
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.errors import CudaError, KernelCompileError
 from pipeline._cuda.staging import SMALLEST
-from pipeline._kernels import Samples, resample, strided_copy
+from pipeline._kernels import Samples
+from pipeline._kernels.resample import ResamplePlan
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline.errors import DeviceError
 
 on_gpu = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -61,12 +63,14 @@ class TestOnTheGpu:
                         with stream:
                             src = [cupy.asarray(array) for array in host]
                             dst = [cupy.empty(array.shape, cupy.float32) for array in host]
-                        strided_copy(
-                            context, stream, Samples.from_arrays(src), Samples.from_arrays(dst), scale=seed, bias=1
-                        )
+                        moved = {"start": [-1, 0], "fill": seed}
+                        launch = plan_strided_copy(Samples.from_arrays(src), Samples.from_arrays(dst), **moved)
+                        assert launch is not None
+                        context.run(launch, stream)
                         stream.synchronize()
                         for array, out in zip(host, dst, strict=True):
-                            np.testing.assert_array_equal(out.get(), array * np.float32(seed) + 1)
+                            expected = np.concatenate([np.full((1, 3), seed, np.float32), array[:-1]])
+                            np.testing.assert_array_equal(out.get(), expected)
             except BaseException as error:  # noqa: BLE001 - handed to the test's thread
                 failures.append(error)
 
@@ -88,7 +92,7 @@ class TestOnTheGpu:
             dst = cupy.empty((8, 224, 224, 3), cupy.uint8)
             used, scratch = [], set()
             for round_ in range(30):
-                resample(context, stream, Samples.dense(src), Samples.dense(dst))
+                context.run_plan(ResamplePlan(Samples.dense(src), Samples.dense(dst)), stream)
                 stream.synchronize()
                 if round_ > 2:
                     used.append(pool.used_bytes())

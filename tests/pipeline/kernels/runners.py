@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,11 @@ import pytest
 
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
-from pipeline._kernels import (
-    Samples,
-    Spread,
-    distort_as_jpeg,
-    join_samples,
-    look_up,
-    nv12_to_pixels,
-    one_hot,
-    reduce_axes,
-    resample,
-    standardize,
-    strided_copy,
-)
+from pipeline._kernels import Samples
 from pipeline._kernels.axes import axis_tables, whole_image
 from pipeline._kernels.byte_map import CountedMap
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.filter import filter_images, plan_filter_images
+from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._kernels.lookup import plan_look_up
@@ -35,9 +24,9 @@ from pipeline._kernels.nv12 import plan_nv12_to_pixels
 from pipeline._kernels.one_hot import plan_one_hot
 from pipeline._kernels.reduce import ReductionPlan
 from pipeline._kernels.resample import ResamplePlan
-from pipeline._kernels.standardize import plan_standardize
+from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
-from pipeline._kernels.warp import plan_warp_affine, warp_affine
+from pipeline._kernels.warp import plan_warp_affine
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import emulator
 
@@ -94,96 +83,96 @@ def expressed(express: Express, images: Samples) -> PixelExpression:
     return express(pixels)
 
 
-class HostRunner:
-    """Launchers over NumPy arrays; the .cu files run as C++."""
+#: Returns launches, given the samples of the results and of all inputs.
+Plan = Callable[..., Any]
+
+
+class Mapped:
+    """The plan of `CountedMap`, followed by the launch that looks bytes up in its tables."""
+
+    def __init__(self, src: Samples, dst: Samples, options: dict[str, Any]) -> None:
+        self._src, self._dst, self._counted = src, dst, CountedMap(src, **options)
+        self.scratch_bytes = max(1, self._counted.scratch_bytes)
+
+    def launches(self, scratch: int) -> list[Launch]:
+        mapped = expressed(lambda pixels: pixels.lookup_stored(self._counted.tables(scratch), None), self._src)
+        return [*self._counted.launches(scratch), mapped.launch(self._dst)]
+
+
+class Runner(ABC):
+    """Launchers over arrays."""
+
+    @abstractmethod
+    def run(self, plan: Plan, dst: Arrays, *given: Arrays) -> None:
+        """Issue the launches of a plan for results and inputs."""
 
     def strided_copy(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_strided_copy(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        if launch is not None:
-            emulator.run(launch)
+        self.run(lambda target, source: plan_strided_copy(source, target, **options), dst, src)
 
     def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = ResamplePlan(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        scratch = np.empty(plan.scratch_bytes, np.uint8)
-        for launch in plan.launches(scratch.ctypes.data):
-            emulator.run(launch)
+        self.run(lambda target, source: ResamplePlan(source, target, **options), dst, src)
 
     def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_warp_affine(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        if launch is not None:
-            emulator.run(launch)
+        self.run(lambda target, source: plan_warp_affine(source, target, **options), dst, src)
 
     def expression(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        emulator.run(cropped_resized_normalized(Samples.from_arrays(src), Samples.from_arrays(dst), **options))
+        self.run(lambda target, source: cropped_resized_normalized(source, target, **options), dst, src)
 
     def evaluate(self, src: Arrays, dst: Arrays, express: Express) -> None:
-        emulator.run(expressed(express, Samples.from_arrays(src)).launch(Samples.from_arrays(dst)))
+        self.run(lambda target, source: expressed(express, source).launch(target), dst, src)
 
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = CountedMap(Samples.from_arrays(src), **options)
-        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
-        for launch in plan.launches(scratch.ctypes.data):
-            emulator.run(launch)
-        tables = plan.tables(scratch.ctypes.data)
-        self.evaluate(src, dst, lambda pixels: pixels.lookup_stored(tables, scratch))
+        self.run(lambda target, source: Mapped(source, target, options), dst, src)
 
     def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
-        own = Samples.from_arrays(windows)
-        launch = plan_filter_images(Samples.from_arrays(src), Samples.from_arrays(dst), windows=own, **options)
-        if launch is not None:
-            emulator.run(launch)
+        def plan(target: Samples, source: Samples, own: Samples) -> Any:
+            return plan_filter_images(source, target, windows=own, **options)
+
+        self.run(plan, dst, src, windows)
 
     def look_up(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_look_up(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        if launch is not None:
-            emulator.run(launch)
+        self.run(lambda target, source: plan_look_up(source, target, **options), dst, src)
 
     def reduce_axes(self, src: Arrays, dst: Arrays, reduction: Any, means: Arrays = (), **options: Any) -> None:
-        mean = Samples.from_arrays(means) if means else None
-        plan = ReductionPlan(Samples.from_arrays(src), Samples.from_arrays(dst), reduction, mean=mean, **options)
-        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
-        for launch in plan.launches(scratch.ctypes.data):
-            emulator.run(launch)
+        def plan(target: Samples, source: Samples, *mean: Samples) -> Any:
+            return ReductionPlan(source, target, reduction, mean=mean[0] if mean else None, **options)
+
+        self.run(plan, dst, src, *([means] if means else []))
 
     def join_samples(self, sources: Sequence[Arrays], dst: Arrays, axis: int) -> None:
-        for launch in plan_join([Samples.from_arrays(source) for source in sources], Samples.from_arrays(dst), axis):
-            emulator.run(launch)
+        self.run(lambda target, *given: plan_join(given, target, axis), dst, *sources)
 
     def nv12_to_pixels(self, luma: Arrays, chroma: Arrays, dst: Arrays, *values: Any) -> None:
-        emulator.run(
-            plan_nv12_to_pixels(
-                Samples.from_arrays(luma), Samples.from_arrays(chroma), Samples.from_arrays(dst), *values
-            )
-        )
+        self.run(lambda target, *planes: plan_nv12_to_pixels(*planes, target, *values), dst, luma, chroma)
 
     def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
-        launch = plan_one_hot(Samples.from_arrays(src), Samples.from_arrays(dst), *values)
-        if launch is not None:
-            emulator.run(launch)
+        self.run(lambda target, source: plan_one_hot(source, target, *values), dst, src)
 
     def standardize(self, src: Arrays, dst: Arrays, means: Arrays, spread: dict[str, Any], **options: Any) -> None:
-        spread = {
-            name: Samples.from_arrays(given) if isinstance(given, list) else given for name, given in spread.items()
-        }
-        launch = plan_standardize(
-            Samples.from_arrays(src),
-            Samples.from_arrays(dst),
-            mean=Samples.from_arrays(means),
-            spread=Spread(**spread),
-            **options,
-        )
-        if launch is not None:
-            emulator.run(launch)
+        names = [name for name, given in spread.items() if isinstance(given, list)]
+
+        def plan(target: Samples, source: Samples, mean: Samples, *arrays: Samples) -> Any:
+            own = Spread(**{**spread, **dict(zip(names, arrays, strict=True))})
+            return plan_standardize(source, target, mean=mean, spread=own, **options)
+
+        self.run(plan, dst, src, means, *[spread[name] for name in names])
 
     def distort_as_jpeg(self, src: Arrays, dst: Arrays, quality: Any) -> None:
-        plan = JpegPlan(Samples.from_arrays(src), Samples.from_arrays(dst), quality)
-        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
-        for launch in plan.launches(scratch.ctypes.data):
+        self.run(lambda target, source: JpegPlan(source, target, quality), dst, src)
+
+
+class HostRunner(Runner):
+    """NumPy arrays; the .cu files run as C++."""
+
+    def run(self, plan: Plan, dst: Arrays, *given: Arrays) -> None:
+        work = plan(*[Samples.from_arrays(arrays) for arrays in (dst, *given)])
+        scratch = np.empty(max(1, getattr(work, "scratch_bytes", 0)), np.uint8)
+        for launch in launches_of(work, scratch.ctypes.data):
             emulator.run(launch)
 
 
-class GpuRunner:
-    """Launchers over copies of the arrays on device 0, with the same strides."""
+class GpuRunner(Runner):
+    """Copies of the arrays on device 0, with the same strides."""
 
     def __init__(self) -> None:
         import cupy
@@ -191,105 +180,26 @@ class GpuRunner:
         self.context = KernelContext(0)
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
-    def strided_copy(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(strided_copy, src, dst, options)
-
-    def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(resample, src, dst, options)
-
-    def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(warp_affine, src, dst, options)
-
-    def expression(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            context.run(cropped_resized_normalized(source, target, **given), stream)
-
-        self._on_device(launcher, src, dst, options)
-
-    def evaluate(self, src: Arrays, dst: Arrays, express: Express) -> None:
-        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
-            context.run(expressed(express, source).launch(target), stream)
-
-        self._on_device(launcher, src, dst, {})
-
-    def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            import cupy
-
-            plan = CountedMap(source, **given)
-            memory = cupy.cuda.alloc(max(1, plan.scratch_bytes))
-            pixels = expressed(lambda each: each.lookup_stored(plan.tables(memory.ptr), memory), source)
-            for launch in (*plan.launches(memory.ptr), pixels.launch(target)):
-                context.run(launch, stream)
-
-        self._on_device(launcher, src, dst, options)
-
-    def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
-        held = [_to_device(window) for window in windows]
-        self._on_device(filter_images, src, dst, {"windows": Samples.from_arrays(held), **options})
-
-    def look_up(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(look_up, src, dst, options)
-
-    def reduce_axes(self, src: Arrays, dst: Arrays, reduction: Any, means: Arrays = (), **options: Any) -> None:
-        held = [_to_device(mean) for mean in means]
-
-        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            mean = Samples.from_arrays(held) if held else None
-            reduce_axes(context, stream, source, target, reduction, mean=mean, **given)
-
-        self._on_device(launcher, src, dst, options)
-
-    def join_samples(self, sources: Sequence[Arrays], dst: Arrays, axis: int) -> None:
-        held = [[_to_device(array) for array in source] for source in sources]
-
-        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
-            join_samples(context, stream, [Samples.from_arrays(arrays) for arrays in held], target, axis)
-
-        self._on_device(launcher, sources[0], dst, {})
-
-    def nv12_to_pixels(self, luma: Arrays, chroma: Arrays, dst: Arrays, *values: Any) -> None:
-        held = [_to_device(array) for array in chroma]
-
-        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
-            nv12_to_pixels(context, stream, source, Samples.from_arrays(held), target, *values)
-
-        self._on_device(launcher, luma, dst, {})
-
-    def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
-        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
-            one_hot(context, stream, source, target, *values)
-
-        self._on_device(launcher, src, dst, {})
-
-    def standardize(self, src: Arrays, dst: Arrays, means: Arrays, spread: dict[str, Any], **options: Any) -> None:
-        held = {
-            name: [_to_device(array) for array in given] if isinstance(given, list) else given
-            for name, given in {**spread, "mean": list(means)}.items()
-        }
-
-        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            described = {
-                name: Samples.from_arrays(each) if isinstance(each, list) else each for name, each in held.items()
-            }
-            mean = described.pop("mean")
-            standardize(context, stream, source, target, mean=mean, spread=Spread(**described), **given)
-
-        self._on_device(launcher, src, dst, options)
-
-    def distort_as_jpeg(self, src: Arrays, dst: Arrays, quality: Any) -> None:
-        self._on_device(distort_as_jpeg, src, dst, {"quality": quality})
-
-    def _on_device(self, launcher: Any, src: Arrays, dst: Arrays, options: dict[str, Any]) -> None:
+    def run(self, plan: Plan, dst: Arrays, *given: Arrays) -> None:
         import cupy
 
-        sources = [_to_device(array) for array in src]
+        sources = [[_to_device(array) for array in arrays] for arrays in given]
         targets = [cupy.empty(array.shape, array.dtype) for array in dst]
         cupy.cuda.Device(0).synchronize()
-        launcher(self.context, self.stream, Samples.from_arrays(sources), Samples.from_arrays(targets), **options)
+        work = plan(*[Samples.from_arrays(arrays) for arrays in (targets, *sources)])
+        nbytes = getattr(work, "scratch_bytes", 0)
+        for launch in launches_of(work, self.context.scratch(nbytes, self.stream) if nbytes else 0):
+            self.context.run(launch, self.stream)
         self.stream.synchronize()
         for host, device in zip(dst, targets, strict=True):
             host[...] = device.get()
+
+
+def launches_of(work: Any, scratch: int) -> Iterable[Launch]:
+    """Return the launches of what a launcher returned: a launch or none, several, or a plan."""
+    if work is None or isinstance(work, Launch):
+        return [] if work is None else [work]
+    return work.launches(scratch) if hasattr(work, "launches") else work
 
 
 def _to_device(array: npt.NDArray[Any]) -> Any:

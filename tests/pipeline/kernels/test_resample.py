@@ -112,21 +112,20 @@ def test_expression_equals_its_operators(runner: Any, layout: str, dtype: str, r
     between = [np.zeros((*extent, 3), np.uint8 if rounded else np.float32) for extent in size]
     runner.resample(src, between, roi=roi)
     axes = (2, 0, 1) if layout == "CHW" else (0, 1, 2)
-    out_shape = (3, *shape) if layout == "CHW" else (*shape, 3)
-    parts, fused = ([np.zeros(out_shape, dtype) for _ in src] for _ in range(2))
+    cut, parts = ([np.zeros((*shape, 3), kind) for _ in src] for kind in (between[0].dtype, dtype))
+    fused = [np.zeros(part.transpose(axes).shape, dtype) for part in parts]
     start, step = np.zeros((6, 3), int), np.ones((6, 3), int)
     for axis, reverse in enumerate((flip, mirror)):
         start[:, axis] = crop[:, axis] + np.where(reverse, shape[axis] - 1, 0)
         step[:, axis] = np.where(reverse, -1, 1)
-    runner.strided_copy(
-        between, parts, start=start, step=step, axes=axes, channel_axis=axes.index(2), scale=scale, bias=bias
-    )
+    runner.strided_copy(between, cut, start=start, step=step)
+    runner.evaluate(cut, parts, lambda pixels: pixels.normalize(scale, bias, np.dtype(dtype)))
     runner.expression(
         src, fused, layout=layout, roi=roi, size=size, crop=crop, mirror=mirror, flip=flip, scale=scale, bias=bias,
         rounded=rounded,
     )  # fmt: skip
     for i in range(6):
-        np.testing.assert_array_equal(fused[i], parts[i], err_msg=f"sample {i}")
+        np.testing.assert_array_equal(fused[i], parts[i].transpose(axes), err_msg=f"sample {i}")
 
 
 def test_expression_against_the_reference(runner: Any) -> None:

@@ -404,7 +404,7 @@ def limit_waits(iterator: Any, seconds: float) -> None:
     """Set the timeout of a loop, or of its server if the loop has none, from now on: earlier batches may take long."""
     loop = iterator._loop
     if loop.timeout:
-        loop._loader.timeout = loop._batches._timeout = seconds  # the second one is torch's, for its workers
+        loop.timeout = loop._batches._timeout = seconds  # the second one is torch's, for its workers
     else:
         consumer = iterator._server.consumer
         consumer._endpoint = replace(consumer._endpoint, timeout=seconds)

@@ -19,15 +19,10 @@ __all__ = ["CoreDecoding", "CoreShare", "IdleCores"]
 
 Int64s = npt.NDArray[np.int64]
 
-_LEAST, _MOST = 1 / 32, 1 / 2  # shares of a batch
+_FIRST, _MOST = 1 / 32, 1 / 2  # shares of a batch
 _STEP = 1.2  # largest factor by which the share changes from batch to batch
 _ON_CORE = 0.8  # least part of the time that a thread is on a core, if nothing else needs the cores
-_SETTLING, _MEASURED = 16, 24  # batches before a measurement, and in it
-_GAIN = 1.04  # with cores, it must be so much faster, else they only take energy
-_LASTING = 2048  # batches until the rates are measured again
-_REST = 256  # the same if cores didn't help; doubled each time
-_BATCHES = 2  # that are decoded at the same time, and share the threads
-_MOST_THREADS = 64
+_GROUP = 8  # images that a thread decodes per call, at most
 
 
 @dataclass(frozen=True)
@@ -44,26 +39,18 @@ class IdleCores:
 
 
 class CoreShare:
-    """The share of a batch for the cores: as many images as they decode while the engine decodes the others.
+    """The share of a batch for the cores. It follows measured times, so that cores and engine end together.
 
-    It follows measured times. While batches wait for the engine, the rates with and without cores are measured in turn,
-    and cores decode only if that is faster. Two threads may use it at once: a measurement is then a batch off.
-
-    Args:
-        clock: returns the time in seconds.
+    Where the threads don't get the cores, because other programs need them, the share becomes small.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.value = _LEAST
-        self._clock = clock
-        self._uses = False  # whether cores decode at present
-        self._batches, self._images, self._begin = 0, 0, 0.0  # of this measurement
-        self._alone = 0.0  # rate without cores
-        self._rest, self._next_rest = 0, _REST  # batches until the next measurement
+    def __init__(self) -> None:
+        self.value = _FIRST
+        self._on_core = 1.0  # mean of the last batches
 
     def count(self, images: int) -> int:
-        """Return the number of images of the next batch that cores decode."""
-        return round(self.value * images) if self._uses else 0
+        """Return the number of images of a batch that cores decode."""
+        return round(self.value * images)
 
     def learn(self, engine: float, cores: float, on_core: float) -> None:
         """Change the share after a batch.
@@ -73,41 +60,16 @@ class CoreShare:
             cores: seconds from the start until the cores had decoded theirs.
             on_core: part of the time that the threads were on a core.
         """
-        factor = engine / max(cores, 1e-9) if on_core >= _ON_CORE else 0.0
-        self.value = min(max(self.value * min(max(factor, 1 / _STEP), _STEP), _LEAST), _MOST)
-
-    def finish(self, images: int) -> None:
-        """Record that a batch was decoded while others waited for the engine."""
-        if self._rest:
-            self._rest -= 1
-            self._uses = self._uses and self._rest > 0
-            return
-        self._batches += 1
-        self._images += images
-        if self._batches == _SETTLING:
-            self._images, self._begin = 0, self._clock()
-        elif self._batches == _SETTLING + _MEASURED:
-            self._judge(self._images / max(self._clock() - self._begin, 1e-9))
-            self._batches = 0
-
-    def interrupt(self) -> None:
-        """Record that a batch didn't wait for the engine: the rate is that of something else."""
-        self._batches = 0
-
-    def _judge(self, rate: float) -> None:
-        if not self._uses:
-            self._alone, self._uses = rate, True
-        elif rate >= _GAIN * self._alone:
-            self._rest, self._next_rest = _LASTING, _REST
-        else:
-            self._uses, self._rest, self._next_rest = False, self._next_rest, 2 * self._next_rest
+        self._on_core += (on_core - self._on_core) / 4
+        factor = engine / max(cores, 1e-9) if self._on_core >= _ON_CORE else 0.0
+        self.value = min(max(self.value * min(max(factor, 1 / _STEP), _STEP), _FIRST), _MOST)
 
 
 class CoreDecoding:
     """Decodes the last images of a batch on cores. The constructor starts the threads.
 
     Args:
-        cores: the threads. One of them starts as many threads that don't need the GIL.
+        cores: the threads.
         pointers: (N,) addresses of these JPEGs, which the caller keeps until the threads are done.
         lengths: (N,) sizes of the JPEGs in bytes.
         windows: (N, 4) first row and column, height and width of each.
@@ -126,52 +88,52 @@ class CoreDecoding:
         nbytes: int,
         buffers: BufferPool,
     ) -> None:
+        self._pointers, self._lengths, self._windows = pointers, lengths, windows
         self._memory, _ = buffers.memory(nbytes)
-        self._place = int(places[0])
+        self._begin = int(places[0])
+        self._targets = places - self._begin + self._memory.ctypes.data
         self._keep = cores.keep
-        targets = places - self._place + self._memory.ctypes.data
-        threads = min(max(cores.pool.num_threads // _BATCHES, 1), _MOST_THREADS)
-        times: list[tuple[int, int, int]] = []
-        self._times = times
+        self._decoded = np.zeros(len(pointers), np.bool_)
+        self._times: list[tuple[float, float, float]] = []
+        self.begin = time.monotonic()
+        self._job = cores.pool.start_ranges(self._decode, len(pointers), _GROUP)
 
-        def decode(_: int) -> None:
-            self._decoded = decode_regions(
-                pointers, lengths, windows, targets, fancy_upsampling=False, threads=threads, times=times
-            )
-
-        self._begin = time.monotonic_ns()
-        self._job = cores.pool.start(decode, 1)
+    def _decode(self, begin: int, end: int) -> None:
+        part = slice(begin, end)
+        self._decoded[part] = decode_regions(
+            self._pointers[part],
+            self._lengths[part],
+            self._windows[part],
+            self._targets[part],
+            fancy_upsampling=False,  # as the engine
+            times=self._times,
+        )
 
     def wait(self) -> None:
         """Wait for the threads.
 
         Raises:
-            BaseException: they failed. An image that can't be decoded is no failure.
+            BaseException: a thread failed. An image that can't be decoded is no failure.
         """
         self._job.join()
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return (time.monotonic_ns() - self._begin) / 1e9
-
-    @property
     def seconds(self) -> float:
-        """The time from the start until all images were decoded, after `wait`."""
-        return (self._times[0][0] - self._begin) / 1e9
+        """The time from the start until all images were decoded."""
+        return max(end for _, end, _ in self._times) - self.begin
 
     @property
     def on_core(self) -> float:
-        """The part of their time that the threads were on a core, after `wait`."""
-        _, elapsed, on_core = self._times[0]
-        return on_core / max(elapsed, 1)
+        """The part of their time that the threads were on a core."""
+        elapsed = sum(end - begin for begin, end, _ in self._times)
+        return sum(on_core for _, _, on_core in self._times) / max(elapsed, 1e-9)
 
     def copy(self, stream: Any) -> npt.NDArray[np.bool_]:
         """Copy the images to the device, in the order of a stream; return whether each was decoded."""
         runtime = load_cupy().cuda.runtime
         with cuda_call("cudaMemcpyAsync"):
             runtime.memcpyAsync(
-                self._place,
+                self._begin,
                 self._memory.ctypes.data,
                 self._memory.nbytes,
                 runtime.memcpyHostToDevice,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -197,7 +198,7 @@ class ImageBatchDecoder:
                 self._engine.decode(pointers[first], lengths[first], starts[first], part, output_type, stream)
             finally:
                 if rest is not None:
-                    engine = rest.elapsed
+                    engine = time.monotonic() - rest.begin
                     rest.wait()
             if rest is not None:
                 self._share.learn(engine, rest.seconds, rest.on_core)
@@ -218,9 +219,7 @@ class ImageBatchDecoder:
         """Return how many of the last images cores decode: none, if no other batch waits for the engine."""
         assert self._engine is not None
         if not (self._engine.is_busy and decodes_regions()):
-            self._share.interrupt()
             return 0
-        self._share.finish(len(headers))
         unusual = np.flatnonzero((headers["components"] != 3) | (headers["suspect"] != 0))
         usual = len(headers) - (int(unusual[-1]) + 1 if len(unusual) else 0)
         return min(self._share.count(len(headers)), usual)

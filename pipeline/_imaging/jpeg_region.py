@@ -47,10 +47,9 @@ def decode_regions(
     targets: Int64s,
     *,
     fancy_upsampling: bool = True,
-    threads: int = 1,
-    times: list[tuple[int, int, int]] | None = None,
+    times: list[tuple[float, float, float]] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Decode a window of each of several JPEGs to RGB. The calling thread releases the GIL once.
+    """Decode a window of each of several JPEGs to RGB, on the calling thread, which releases the GIL once.
 
     Args:
         pointers: (N,) addresses of the files.
@@ -58,9 +57,8 @@ def decode_regions(
         regions: (N, 4) first row and column, height and width, inside the image, whose EXIF orientation isn't applied.
         targets: (N,) addresses for ``height * width * 3`` bytes each.
         fancy_upsampling: whether to interpolate chroma, or repeat its pixels, as the JPEG engine of a GPU does.
-        threads: number of threads, up to 64; all but the calling one end with the call.
-        times: list to which the times of the call are added, in nanoseconds: its end, by `time.monotonic_ns`, and those
-            of all threads, elapsed and on a core.
+        times: list to which the times of the call without the GIL are added: its begin and end, by `time.monotonic`,
+            and the seconds that the thread was on a core.
 
     Returns:
         (N,): whether each was decoded. Otherwise, the whole image must be decoded: because nvImageCodec or the
@@ -70,7 +68,7 @@ def decode_regions(
     decoded = np.zeros(len(pointers), np.bool_)
     if len(pointers) and compiled is not None and decodes_regions():
         columns = [np.ascontiguousarray(column, np.int64) for column in (pointers, lengths, regions, targets)]
-        spent = compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8), fancy_upsampling, threads)
+        spent = compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8), fancy_upsampling)
         if times is not None:
             times.append(spent)
     return decoded

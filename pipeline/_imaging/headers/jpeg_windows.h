@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 
 enum { LEAST_VERSION = 900, MOST_VERSION = 999 };
 enum { PROPERTIES = 1, INSTANCE_INFO, DECODE_PARAMS = 5, ORIENTATION = 7, REGION, VIEW, IMAGE_INFO = 11, PLANE_INFO };
@@ -16,8 +15,6 @@ enum { SRGB = 1, INTERLEAVED_RGB = 8, UINT8_SAMPLES = 0x0802, HOST_MEMORY = 2 };
 enum { MOST_IMAGES = 16 };
 /* Smallest extent of a window: libjpeg-turbo interpolates the colors of a single column differently. */
 enum { LEAST_EXTENT = 8 };
-/* Threads of one call, at most. */
-enum { MOST_JPEG_THREADS = 64 };
 /* Number of last bytes that must contain the end marker. */
 enum { TAIL = 66 };
 
@@ -205,14 +202,14 @@ static void decode_windows(JpegDecoder *decoder, const JpegWindows *given, Py_ss
     codec.end(future);
 }
 
-/* Decode windows. The first call of a process holds the lock meanwhile. */
-static void decode_some_windows(const JpegWindows *given, Py_ssize_t begin, Py_ssize_t end, int smooth) {
+/* Decode all windows. The first call of a process holds the lock meanwhile. */
+static void decode_all_windows(const JpegWindows *given, Py_ssize_t count, int smooth) {
     lock_jpegs();
     JpegDecoder *decoder = take_decoder(smooth);
     const int is_first = !has_decoded;
     if (!is_first) unlock_jpegs();
-    for (; decoder && begin < end; begin += MOST_IMAGES)
-        decode_windows(decoder, given, begin, begin + MOST_IMAGES < end ? begin + MOST_IMAGES : end);
+    for (Py_ssize_t begin = 0; decoder && begin < count; begin += MOST_IMAGES)
+        decode_windows(decoder, given, begin, begin + MOST_IMAGES < count ? begin + MOST_IMAGES : count);
     if (!is_first) lock_jpegs();
     has_decoded = 1;
     if (decoder) {
@@ -222,77 +219,42 @@ static void decode_some_windows(const JpegWindows *given, Py_ssize_t begin, Py_s
     unlock_jpegs();
 }
 
-/* A call: the windows, those that a thread takes next, how many a thread takes, and nanoseconds of all threads. */
-typedef struct {
-    const JpegWindows *given;
-    Py_ssize_t next, count, step;
-    int smooth;
-    int64_t elapsed, on_core;
-} JpegCall;
-
-static int64_t nanoseconds_of(clockid_t clock) {
+static double seconds_of(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void *decode_with_others(void *argument) {
-    JpegCall *call = argument;
-    const int64_t begun = nanoseconds_of(CLOCK_MONOTONIC), spent = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
-    for (;;) {
-        const Py_ssize_t begin = __atomic_fetch_add(&call->next, call->step, __ATOMIC_RELAXED);
-        if (begin >= call->count) break;
-        const Py_ssize_t end = begin + call->step < call->count ? begin + call->step : call->count;
-        decode_some_windows(call->given, begin, end, call->smooth);
-    }
-    __atomic_fetch_add(&call->elapsed, nanoseconds_of(CLOCK_MONOTONIC) - begun, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&call->on_core, nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - spent, __ATOMIC_RELAXED);
-    return NULL;
-}
-
-/* Decode all windows on this thread and on new ones, which block all signals: Python's threads must handle them. */
-static void decode_all_windows(JpegCall *call, int threads) {
-    pthread_t others[MOST_JPEG_THREADS];
-    int started = 0;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < threads - 1 && !pthread_create(&others[started], NULL, decode_with_others, call)) started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    decode_with_others(call);
-    while (started-- > 0) pthread_join(others[started], NULL);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
 PyDoc_STRVAR(decode_jpeg_windows_doc,
-             "decode_jpeg_windows(pointers, lengths, windows, targets, decoded, smooth, threads)\n--\n\n"
+             "decode_jpeg_windows(pointers, lengths, windows, targets, decoded, smooth)\n--\n\n"
              "Decode windows of JPEGs to RGB. pointers, lengths, targets: int64 (n,), addresses and sizes of the files, and\n"
              "addresses of height * width * 3 bytes; windows: int64 (n, 4), y, x, height, width, inside of the image.\n"
              "Write to decoded, uint8 (n,), 1 for those that were decoded; others are tiny, truncated or unsupported.\n"
-             "smooth: whether to interpolate chroma, or repeat its pixels. threads: 1 to 64, of which the call starts all but\n"
-             "one; they don't need the GIL. Return the time of the end by `time.monotonic_ns`, and the nanoseconds of all\n"
-             "threads, elapsed and on a core.");
+             "smooth: whether to interpolate chroma, or repeat its pixels. Return the seconds at the begin and the end, and\n"
+             "those that this thread was on a core, without the GIL.");
 
 static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments) {
     Py_buffer pointers, lengths, windows, targets, decoded;
-    int smooth, threads;
-    if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*pi", &pointers, &lengths, &windows, &targets, &decoded, &smooth, &threads))
+    int smooth;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*p", &pointers, &lengths, &windows, &targets, &decoded, &smooth))
         return NULL;
     const Py_ssize_t count = decoded.len;
     const int fits = pointers.len == 8 * count && lengths.len == pointers.len && targets.len == pointers.len &&
-                     windows.len == 4 * pointers.len && threads > 0 && threads <= MOST_JPEG_THREADS;
-    JpegCall call = {.count = count, .step = threads > 1 ? 1 : count ? count : 1, .smooth = smooth};
-    int64_t end = 0;
+                     windows.len == 4 * pointers.len;
+    double begin = 0, end = 0, on_core = 0;
     if (fits && codec_loaded) {
         const JpegWindows given = {pointers.buf, lengths.buf, windows.buf, targets.buf, decoded.buf};
-        call.given = &given;
         memset(decoded.buf, 0, count);
         Py_BEGIN_ALLOW_THREADS
-        decode_all_windows(&call, threads);
-        end = nanoseconds_of(CLOCK_MONOTONIC);
+        begin = seconds_of(CLOCK_MONOTONIC);
+        on_core = -seconds_of(CLOCK_THREAD_CPUTIME_ID);
+        decode_all_windows(&given, count, smooth);
+        on_core += seconds_of(CLOCK_THREAD_CPUTIME_ID);
+        end = seconds_of(CLOCK_MONOTONIC);
         Py_END_ALLOW_THREADS
     }
     RELEASE(&pointers, &lengths, &windows, &targets, &decoded);
-    if (fits) return Py_BuildValue("LLL", (long long)end, (long long)call.elapsed, (long long)call.on_core);
-    PyErr_SetString(PyExc_ValueError, "the files, the windows, the targets and the threads don't fit each other");
+    if (fits) return Py_BuildValue("(ddd)", begin, end, on_core);
+    PyErr_SetString(PyExc_ValueError, "the files, the windows and the targets don't fit each other");
     return NULL;
 }

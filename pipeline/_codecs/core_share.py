@@ -20,8 +20,9 @@ __all__ = ["CoreDecoding", "CoreShare", "IdleCores"]
 Int64s = npt.NDArray[np.int64]
 
 _FIRST, _MOST = 1 / 32, 1 / 2  # shares of a batch
-_STEP = 1.2  # largest factor by which the share changes from batch to batch
-_ON_CORE = 0.8  # least part of the time that a thread is on a core, if nothing else needs the cores
+_GROWTH, _DECLINE = 1.15, 0.85
+_EARLY = 0.05  # of the engine's time: cores that end earlier get more
+_ON_CORE = 0.7  # least part of the time that a thread is on a core, if nothing else needs the cores
 _GROUP = 8  # images that a thread decodes per call, at most
 
 
@@ -46,7 +47,6 @@ class CoreShare:
 
     def __init__(self) -> None:
         self.value = _FIRST
-        self._on_core = 1.0  # mean of the last batches
 
     def count(self, images: int) -> int:
         """Return the number of images of a batch that cores decode."""
@@ -60,9 +60,12 @@ class CoreShare:
             cores: seconds from the start until the cores had decoded theirs.
             on_core: part of the time that the threads were on a core.
         """
-        self._on_core += (on_core - self._on_core) / 4
-        factor = engine / max(cores, 1e-9) if self._on_core >= _ON_CORE else 0.0
-        self.value = min(max(self.value * min(max(factor, 1 / _STEP), _STEP), _FIRST), _MOST)
+        if on_core < _ON_CORE:
+            self.value = max(self.value / 2, _FIRST)
+        elif cores > engine:
+            self.value = max(self.value * _DECLINE, _FIRST)
+        elif cores < (1 - _EARLY) * engine:
+            self.value = min(self.value * _GROWTH, _MOST)
 
 
 class CoreDecoding:
@@ -94,20 +97,25 @@ class CoreDecoding:
         self._targets = places - self._begin + self._memory.ctypes.data
         self._keep = cores.keep
         self._decoded = np.zeros(len(pointers), np.bool_)
-        self._times: list[tuple[float, float, float]] = []
-        self.begin = time.monotonic()
+        self._ends: list[float] = []
+        self._elapsed: list[float] = []
+        self._processor: list[float] = []
+        self.begin = time.perf_counter()
         self._job = cores.pool.start_ranges(self._decode, len(pointers), _GROUP)
 
     def _decode(self, begin: int, end: int) -> None:
         part = slice(begin, end)
+        started, spent = time.perf_counter(), time.thread_time()
         self._decoded[part] = decode_regions(
             self._pointers[part],
             self._lengths[part],
             self._windows[part],
             self._targets[part],
             fancy_upsampling=False,  # as the engine
-            times=self._times,
         )
+        self._processor.append(time.thread_time() - spent)
+        self._ends.append(time.perf_counter())
+        self._elapsed.append(self._ends[-1] - started)
 
     def wait(self) -> None:
         """Wait for the threads.
@@ -120,13 +128,12 @@ class CoreDecoding:
     @property
     def seconds(self) -> float:
         """The time from the start until all images were decoded."""
-        return max(end for _, end, _ in self._times) - self.begin
+        return max(self._ends) - self.begin
 
     @property
     def on_core(self) -> float:
         """The part of their time that the threads were on a core."""
-        elapsed = sum(end - begin for begin, end, _ in self._times)
-        return sum(on_core for _, _, on_core in self._times) / max(elapsed, 1e-9)
+        return sum(self._processor) / max(sum(self._elapsed), 1e-9)
 
     def copy(self, stream: Any) -> npt.NDArray[np.bool_]:
         """Copy the images to the device, in the order of a stream; return whether each was decoded."""

@@ -19,7 +19,6 @@ from pipeline._codecs.engine_memory import EngineMemory
 from pipeline._codecs.nvimgcodec import GpuDecoder
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._imaging.jpeg_region import decodes_regions
 from pipeline._kernels.samples import Samples
 from pipeline._size_limit import image_limit
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
@@ -198,7 +197,7 @@ class ImageBatchDecoder:
                 self._engine.decode(pointers[first], lengths[first], starts[first], part, output_type, stream)
             finally:
                 if rest is not None:
-                    engine = time.monotonic() - rest.begin
+                    engine = time.perf_counter() - rest.begin
                     rest.wait()
             if rest is not None:
                 self._share.learn(engine, rest.seconds, rest.on_core)
@@ -218,7 +217,7 @@ class ImageBatchDecoder:
     def _count_for_cores(self, headers: npt.NDArray[Any]) -> int:
         """Return how many of the last images cores decode: none, if no other batch waits for the engine."""
         assert self._engine is not None
-        if not (self._engine.is_busy and decodes_regions()):
+        if not self._engine.is_busy:
             return 0
         unusual = np.flatnonzero((headers["components"] != 3) | (headers["suspect"] != 0))
         usual = len(headers) - (int(unusual[-1]) + 1 if len(unusual) else 0)

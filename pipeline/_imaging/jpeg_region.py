@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["decode_region", "decode_regions", "decodes_regions"]
+__all__ = ["decode_region", "decode_regions"]
 
 Int64s = npt.NDArray[np.int64]
 Pixels = npt.NDArray[np.uint8]
@@ -41,13 +41,7 @@ def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
 
 
 def decode_regions(
-    pointers: Int64s,
-    lengths: Int64s,
-    regions: Int64s,
-    targets: Int64s,
-    *,
-    fancy_upsampling: bool = True,
-    times: list[tuple[float, float, float]] | None = None,
+    pointers: Int64s, lengths: Int64s, regions: Int64s, targets: Int64s, *, fancy_upsampling: bool = True
 ) -> npt.NDArray[np.bool_]:
     """Decode a window of each of several JPEGs to RGB, on the calling thread, which releases the GIL once.
 
@@ -57,8 +51,6 @@ def decode_regions(
         regions: (N, 4) first row and column, height and width, inside the image, whose EXIF orientation isn't applied.
         targets: (N,) addresses for ``height * width * 3`` bytes each.
         fancy_upsampling: whether to interpolate chroma, or repeat its pixels, as the JPEG engine of a GPU does.
-        times: list to which the times of the call without the GIL are added: its begin and end, by `time.monotonic`,
-            and the seconds that the thread was on a core.
 
     Returns:
         (N,): whether each was decoded. Otherwise, the whole image must be decoded: because nvImageCodec or the
@@ -66,16 +58,14 @@ def decode_regions(
         is truncated, which is an error wherever the window is.
     """
     decoded = np.zeros(len(pointers), np.bool_)
-    if len(pointers) and compiled is not None and decodes_regions():
+    if len(pointers) and compiled is not None and _is_loaded():
         columns = [np.ascontiguousarray(column, np.int64) for column in (pointers, lengths, regions, targets)]
-        spent = compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8), fancy_upsampling)
-        if times is not None:
-            times.append(spent)
+        compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8), fancy_upsampling)
     return decoded
 
 
 @cache
-def decodes_regions() -> bool:
+def _is_loaded() -> bool:
     """Return whether nvImageCodec is installed, in a version that the compiled module knows; load it."""
     try:
         found = importlib.util.find_spec("nvidia.nvimgcodec")

@@ -219,19 +219,12 @@ static void decode_all_windows(const JpegWindows *given, Py_ssize_t count, int s
     unlock_jpegs();
 }
 
-static double seconds_of(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return now.tv_sec + 1e-9 * now.tv_nsec;
-}
-
 PyDoc_STRVAR(decode_jpeg_windows_doc,
              "decode_jpeg_windows(pointers, lengths, windows, targets, decoded, smooth)\n--\n\n"
              "Decode windows of JPEGs to RGB. pointers, lengths, targets: int64 (n,), addresses and sizes of the files, and\n"
              "addresses of height * width * 3 bytes; windows: int64 (n, 4), y, x, height, width, inside of the image.\n"
              "Write to decoded, uint8 (n,), 1 for those that were decoded; others are tiny, truncated or unsupported.\n"
-             "smooth: whether to interpolate chroma, or repeat its pixels. Return the seconds at the begin and the end, and\n"
-             "those that this thread was on a core, without the GIL.");
+             "smooth: whether to interpolate chroma, or repeat its pixels.");
 
 static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments) {
     Py_buffer pointers, lengths, windows, targets, decoded;
@@ -241,20 +234,15 @@ static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments)
     const Py_ssize_t count = decoded.len;
     const int fits = pointers.len == 8 * count && lengths.len == pointers.len && targets.len == pointers.len &&
                      windows.len == 4 * pointers.len;
-    double begin = 0, end = 0, on_core = 0;
     if (fits && codec_loaded) {
         const JpegWindows given = {pointers.buf, lengths.buf, windows.buf, targets.buf, decoded.buf};
         memset(decoded.buf, 0, count);
         Py_BEGIN_ALLOW_THREADS
-        begin = seconds_of(CLOCK_MONOTONIC);
-        on_core = -seconds_of(CLOCK_THREAD_CPUTIME_ID);
         decode_all_windows(&given, count, smooth);
-        on_core += seconds_of(CLOCK_THREAD_CPUTIME_ID);
-        end = seconds_of(CLOCK_MONOTONIC);
         Py_END_ALLOW_THREADS
     }
     RELEASE(&pointers, &lengths, &windows, &targets, &decoded);
-    if (fits) return Py_BuildValue("(ddd)", begin, end, on_core);
+    if (fits) Py_RETURN_NONE;
     PyErr_SetString(PyExc_ValueError, "the files, the windows and the targets don't fit each other");
     return NULL;
 }

@@ -201,7 +201,7 @@ class ImageBatchDecoder:
                     rest.wait()
             if rest is not None:
                 self._share.learn(engine, rest.seconds, rest.on_core)
-                decoded = np.flatnonzero(np.append(np.ones(on_engine, np.bool_), rest.copy(stream)))
+                decoded = np.append(np.ones(on_engine, np.bool_), rest.copy(stream))
                 which, target = which[decoded], target.take(decoded)
         except BaseException:
             self._memory.give(block, stream)

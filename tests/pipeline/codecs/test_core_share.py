@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
-from pipeline._codecs import EncodedBatch, GpuDecoder, IdleCores, ImageBatchDecoder, images
+from pipeline._codecs import EncodedBatch, IdleCores, ImageBatchDecoder, images
 from pipeline._codecs.core_share import CoreShare
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._imaging import jpeg_region
@@ -120,7 +120,7 @@ def test_images_that_cores_cannot_decode_are_for_other_decoders(
     def record(self: ImageBatchDecoder, encoded: Any, which: Any, *rest: Any) -> Any:
         others.append(which.tolist())
         with self._codec_lock:
-            self._codec = self._codec or GpuDecoder(None, 1)
+            self._codec = self._codec or images.GpuDecoder(None, 1)
         return original(self, encoded, which, *rest)
 
     monkeypatch.setattr(ImageBatchDecoder, "_decode_others", record)

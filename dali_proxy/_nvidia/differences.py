@@ -126,7 +126,7 @@ BEHAVIOUR = (
     (
         "server, `deterministic`",
         "makes the order of execution the same in every run",
-        "the engine of the GPU decodes JPEGs without cores; results never depend on the workers",
+        "accepted; results never depend on the number or the speed of the workers",
     ),
     ("proxy, inputs", "arrays", "also `bytes`, numbers, PIL images, tensors on the CPU; a path must be `bytes`"),
     ("proxy, several calls for a sample", "an error of the worker", "work"),

@@ -40,23 +40,13 @@ def check_sizes(pipeline: Pipeline) -> None:
         )
 
 
-def with_defaults(pipeline: Pipeline, deterministic: bool) -> Pipeline:
-    """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores.
-
-    Args:
-        pipeline: the pipeline.
-        deterministic: whether it must be deterministic.
-    """
-    changes: dict[str, int] = {}
-    if pipeline.num_threads < 1 and current_ranks().source:
-        changes["num_threads"] = Shares.of_rank().num_threads
-    if deterministic and pipeline._internals.graph.uses_gpu:
-        changes["deterministic"] = True
-    if not changes:
+def with_default_threads(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores."""
+    if pipeline.num_threads >= 1 or not current_ranks().source:
         return pipeline
-    changed = with_graph(pipeline, pipeline._internals.graph, **changes)
-    changed._internals.builder.structure = pipeline._internals.builder.structure
-    return changed
+    shared = with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)
+    shared._internals.builder.structure = pipeline._internals.builder.structure
+    return shared
 
 
 def check_limits(timeout: float | None, num_workers: int, **sizes: int) -> None:

@@ -21,7 +21,7 @@ from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
-from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes, with_defaults
+from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes, with_default_threads
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.published import read_published
@@ -100,8 +100,8 @@ class DALIServer:
         pipeline: pipeline to run. It needs at least one `external_source` without a source: these become the inputs of
             the proxy. Pipelines of NVIDIA's package are accepted, too, if that is installed. A function of
             `pipeline.dynamic` is traced: its parameters become the inputs of the proxy.
-        deterministic: whether results have the same bits each time, also where a GPU decodes JPEGs; see `Pipeline`.
-            With `dali_proxy.DataLoader`, results never depend on the number or the speed of the workers.
+        deterministic: accepted for compatibility. With `dali_proxy.DataLoader`, results never depend on the number or
+            the speed of the workers.
         mode: "process" runs the pipeline in a separate process, which shares neither the GIL nor the CUDA context with
             the training; "thread" runs it on threads of this process.
         arena_bytes: initial shared memory of each worker for samples. It grows if a batch needs more. Deprecated name:
@@ -175,7 +175,7 @@ class DALIServer:
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
-        pipeline = with_defaults(on_cpu(pipeline) if device == "cpu" else pipeline, deterministic)
+        pipeline = with_default_threads(on_cpu(pipeline) if device == "cpu" else pipeline)
         check_sizes(pipeline)
         self.cluster = cluster
         if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it

@@ -1,6 +1,5 @@
 """GPU decoders of images, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
 
-from pipeline._codecs.core_share import IdleCores
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.images import ImageBatchDecoder
@@ -11,7 +10,6 @@ __all__ = [
     "DecodedBatch",
     "EncodedBatch",
     "GpuDecoder",
-    "IdleCores",
     "ImageBatchDecoder",
     "is_gpu_format",
     "missing_codec_reason",

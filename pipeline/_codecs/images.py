@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -11,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._codecs.core_share import CoreDecoding, CoreShare, IdleCores
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.engine_memory import EngineMemory
@@ -65,8 +62,6 @@ class ImageBatchDecoder:
         self._codec = self._create_codec() if self._engine is None else None
         self._closed = False
         self._memory = EngineMemory(device_id)
-        self._host_buffers = BufferPool(pin_for=device_id)
-        self._share = CoreShare()
 
     def reserve(self, batches: int, batch_size: int, output_type: DALIImageType) -> None:
         """Prepare the hardware engine, if it is used, for a number of batches. See `NvjpegDecoder.reserve`.
@@ -93,7 +88,6 @@ class ImageBatchDecoder:
         output_type: DALIImageType = RGB,
         regions: Regions | None = None,
         use_exif: bool = True,
-        cores: IdleCores | None = None,
     ) -> DecodedBatch:
         """Decode a batch. The pixels are ready in stream order.
 
@@ -104,7 +98,6 @@ class ImageBatchDecoder:
             regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels after the EXIF orientation is applied. A row of
                 -1 decodes the whole image.
             use_exif: apply the EXIF orientation.
-            cores: threads that decode some of the images if other batches wait for the engine, too; None for no cores.
 
         Returns:
             The images, and the failures: an image that can't be decoded doesn't raise an exception.
@@ -117,15 +110,14 @@ class ImageBatchDecoder:
         if not easy.any():
             return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
         try:
-            which = np.flatnonzero(easy)
-            done, decoded = self._decode_on_engine(encoded, which, stream, output_type, regions, cores)
+            decoded = self._decode_on_engine(encoded, np.flatnonzero(easy), stream, output_type, regions)
         except NvjpegError:  # caused by one of the images, and nvImageCodec finds out which; or by lack of memory
             return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
-        if len(done) == len(encoded):
+        if easy.all():
             return decoded
-        rest = np.setdiff1d(np.arange(len(encoded)), done)
+        rest = np.flatnonzero(~easy)
         others = self._decode_others(encoded, rest, stream, output_type, regions, use_exif)
-        return _merged(len(encoded), self._device_id, done, decoded, rest, others)
+        return _merged(len(encoded), self._device_id, np.flatnonzero(easy), decoded, rest, others)
 
     def close(self) -> None:
         """Free the decoders and idle memory. Batches that weren't released keep their memory. Idempotent."""
@@ -165,12 +157,10 @@ class ImageBatchDecoder:
 
     def _decode_on_engine(
         self, encoded: EncodedBatch, which: npt.NDArray[np.int64], stream: Any, output_type: DALIImageType,
-        regions: Regions | None, cores: IdleCores | None,
-    ) -> tuple[npt.NDArray[np.int64], DecodedBatch]:  # fmt: skip
-        """Decode these images on the engine, the last ones on cores; return the positions of those that succeeded."""
+        regions: Regions | None,
+    ) -> DecodedBatch:  # fmt: skip
         assert self._engine is not None
         headers = encoded.headers[which]
-        pointers, lengths = encoded.pointers[which], encoded.lengths[which]
         starts, shapes = np.zeros((len(which), 2), np.int64), np.empty((len(which), 3), np.int64)
         shapes[:, 0], shapes[:, 1] = headers["height"], headers["width"]
         shapes[:, 2] = 1 if output_type == GRAY else 3
@@ -178,31 +168,12 @@ class ImageBatchDecoder:
             chosen = regions[which]
             given = chosen[:, 0] >= 0
             starts[given], shapes[given, :2] = chosen[given, :2], chosen[given, 2:] - chosen[given, :2]
-        places, size = Samples.packed(0, shapes, np.uint8)
-        on_engine = len(which) - (0 if cores is None or output_type != RGB else self._count_for_cores(headers))
+        _, size = Samples.packed(0, shapes, np.uint8)
         block = self._memory.take(size, stream)
         try:
-            target = Samples.contiguous(places.pointers + int(block.ptr), shapes, places.dtype)
-            rest = None
-            if cores is not None and on_engine < len(which):
-                last = slice(on_engine, None)
-                windows = np.concatenate([starts[last], shapes[last, :2]], axis=1)
-                room = size - int(places.pointers[on_engine])
-                rest = CoreDecoding(
-                    cores, pointers[last], lengths[last], windows, target.pointers[last], room, self._host_buffers
-                )
-            first = slice(on_engine)
-            try:
-                part = target if rest is None else target.take(first)
-                self._engine.decode(pointers[first], lengths[first], starts[first], part, output_type, stream)
-            finally:
-                if rest is not None:
-                    engine = time.perf_counter() - rest.begin
-                    rest.wait()
-            if rest is not None:
-                self._share.learn(engine, rest.seconds, rest.on_core)
-                decoded = np.append(np.ones(on_engine, np.bool_), rest.copy(stream))
-                which, target = which[decoded], target.take(decoded)
+            target, _ = Samples.packed(int(block.ptr), shapes, np.uint8)
+            pointers, lengths = encoded.pointers[which], encoded.lengths[which]
+            self._engine.decode(pointers, lengths, starts, target, output_type, stream)
         except BaseException:
             self._memory.give(block, stream)
             raise
@@ -212,16 +183,7 @@ class ImageBatchDecoder:
             self._memory.give(block, stream if last is None else last)
             keep_alive.clear()
 
-        return which, DecodedBatch(target, (), self._device_id, [block] * len(which), release)
-
-    def _count_for_cores(self, headers: npt.NDArray[Any]) -> int:
-        """Return how many of the last images cores decode: none, if no other batch waits for the engine."""
-        assert self._engine is not None
-        if not self._engine.is_busy:
-            return 0
-        unusual = np.flatnonzero((headers["components"] != 3) | (headers["suspect"] != 0))
-        usual = len(headers) - (int(unusual[-1]) + 1 if len(unusual) else 0)
-        return min(self._share.count(len(headers)), usual)
+        return DecodedBatch(target, (), self._device_id, [block] * len(which), release)
 
     def _decode_others(
         self, encoded: EncodedBatch, which: npt.NDArray[np.int64], stream: Any, output_type: DALIImageType,

@@ -196,11 +196,6 @@ class NvjpegDecoder:
                 finally:
                     self._give(decoding if usable else None)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a batch is being decoded, or waits for its turn."""
-        return self._users > 0
-
     def close(self) -> None:
         """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent.
 

@@ -64,7 +64,6 @@ class PipelineArguments:
     output_layout: Any = None
     stream_policy: StreamPolicy | None = None
     concurrency: OperatorConcurrency | None = None
-    deterministic: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_threads", "seed", "max_streams", "default_cuda_stream_priority"):
@@ -187,5 +186,4 @@ class PipelineArguments:
             bytes_per_sample=self.bytes_per_sample,
             memory_statistics=self.enable_memory_stats,
             seeded=self.seed >= 0,
-            deterministic=self.deterministic,
         )

@@ -69,8 +69,6 @@ class Pipeline(PipelineViews):
         output_layout: layout of the samples, as for `output_dtype`.
         stream_policy: accepted; all operators of a batch share a CUDA stream.
         concurrency: accepted; operators of different stages always run at the same time.
-        deterministic: whether results must have the same bits each time. By default, idle cores decode some of the
-            JPEGs that wait for the engine of a GPU; a few of their pixels differ by some levels from the engine's.
 
     Raises:
         ArgumentTypeError, ArgumentValueError: an argument can't be used.
@@ -117,7 +115,6 @@ class Pipeline(PipelineViews):
         output_layout: str | Sequence[str | None] | None = None,
         stream_policy: StreamPolicy | None = None,
         concurrency: OperatorConcurrency | None = None,
-        deterministic: bool = False,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
         if arguments.pop("experimental_exec_dynamic") is not None:

@@ -40,9 +40,7 @@ def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
     return pixels if decoded.all() else None
 
 
-def decode_regions(
-    pointers: Int64s, lengths: Int64s, regions: Int64s, targets: Int64s, *, fancy_upsampling: bool = True
-) -> npt.NDArray[np.bool_]:
+def decode_regions(pointers: Int64s, lengths: Int64s, regions: Int64s, targets: Int64s) -> npt.NDArray[np.bool_]:
     """Decode a window of each of several JPEGs to RGB, on the calling thread, which releases the GIL once.
 
     Args:
@@ -50,7 +48,6 @@ def decode_regions(
         lengths: (N,) their sizes in bytes.
         regions: (N, 4) first row and column, height and width, inside the image, whose EXIF orientation isn't applied.
         targets: (N,) addresses for ``height * width * 3`` bytes each.
-        fancy_upsampling: whether to interpolate chroma, or repeat its pixels, as the JPEG engine of a GPU does.
 
     Returns:
         (N,): whether each was decoded. Otherwise, the whole image must be decoded: because nvImageCodec or the
@@ -60,7 +57,7 @@ def decode_regions(
     decoded = np.zeros(len(pointers), np.bool_)
     if len(pointers) and compiled is not None and _is_loaded():
         columns = [np.ascontiguousarray(column, np.int64) for column in (pointers, lengths, regions, targets)]
-        compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8), fancy_upsampling)
+        compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8))
     return decoded
 
 

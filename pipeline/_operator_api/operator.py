@@ -57,7 +57,6 @@ class Setup:
         functions: processes for functions of the user, or None.
         gpu_streams: number of CUDA streams that the batches share.
         stream_priority: priority of these streams, and of those that an operator creates.
-        deterministic: whether results must not depend on the load of the machine.
     """
 
     max_batch_size: int
@@ -69,7 +68,6 @@ class Setup:
     functions: FunctionProcesses | None = None
     gpu_streams: int = 1
     stream_priority: int = 0
-    deterministic: bool = False
 
     @classmethod
     def from_config(
@@ -77,8 +75,7 @@ class Setup:
     ) -> Setup:
         """Return the environment that an executor provides."""
         sizes = (config.max_batch_size, config.num_threads, config.device_id, config.seed)
-        streams = config.gpu_streams, config.stream_priority
-        return cls(*sizes, kernels, config.seeded, functions, *streams, config.deterministic)
+        return cls(*sizes, kernels, config.seeded, functions, config.gpu_streams, config.stream_priority)
 
     @property
     def reading_gpu(self) -> int | None:

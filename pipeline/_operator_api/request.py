@@ -71,7 +71,6 @@ class ExecutorConfig:
         memory_statistics: whether to record the sizes of outputs.
         fuse: whether GPU operators may be fused; the pixels are the same.
         seeded: whether functions of the user get seeded generators in this process, too.
-        deterministic: whether results must not depend on the load of the machine.
     """
 
     max_batch_size: int
@@ -87,7 +86,6 @@ class ExecutorConfig:
     memory_statistics: bool = False
     fuse: bool = True
     seeded: bool = True
-    deterministic: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def image(
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU, if there is one. Otherwise, it decodes baseline JPEGs without EXIF rotation, and CUDA decodes other JPEGs. Below 1, idle cores decode some of them, too, if batches wait for the engine: as many as it takes both the same time. Their pixels may differ from the engine's by a few levels, so with 1, results have the same bits each time.
+        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
         hybrid_huffman_threshold (int, default None): Accepted for compatibility; memory is managed automatically.
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -124,7 +124,7 @@ def image_crop(
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU, if there is one. Otherwise, it decodes baseline JPEGs without EXIF rotation, and CUDA decodes other JPEGs. Below 1, idle cores decode some of them, too, if batches wait for the engine: as many as it takes both the same time. Their pixels may differ from the engine's by a few levels, so with 1, results have the same bits each time.
+        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
         hybrid_huffman_threshold (int, default None): Accepted for compatibility; memory is managed automatically.
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -175,7 +175,7 @@ def image_random_crop(
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU, if there is one. Otherwise, it decodes baseline JPEGs without EXIF rotation, and CUDA decodes other JPEGs. Below 1, idle cores decode some of them, too, if batches wait for the engine: as many as it takes both the same time. Their pixels may differ from the engine's by a few levels, so with 1, results have the same bits each time.
+        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
         hybrid_huffman_threshold (int, default None): Accepted for compatibility; memory is managed automatically.
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -235,7 +235,7 @@ def image_slice(
         end (int or list of int or DataNode, default None): Element after the last along each axis.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU, if there is one. Otherwise, it decodes baseline JPEGs without EXIF rotation, and CUDA decodes other JPEGs. Below 1, idle cores decode some of them, too, if batches wait for the engine: as many as it takes both the same time. Their pixels may differ from the engine's by a few levels, so with 1, results have the same bits each time.
+        hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
         hybrid_huffman_threshold (int, default None): Accepted for compatibility; memory is managed automatically.
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.

@@ -99,7 +99,7 @@ static pthread_mutex_t jpeg_lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { NOT_CREATED, CREATED, FAILED } jpeg_state;
 static int has_decoded;
 static void *jpeg_instance;
-static JpegDecoder *idle_decoders[2]; /* those that repeat chroma, and those that interpolate it */
+static JpegDecoder *idle_decoders;
 
 static void lock_jpegs(void) { pthread_mutex_lock(&jpeg_lock); }
 
@@ -111,7 +111,7 @@ static void forget_decoders(void) {
     jpeg_state = NOT_CREATED;
     has_decoded = 0;
     jpeg_instance = NULL;
-    idle_decoders[0] = idle_decoders[1] = NULL;
+    idle_decoders = NULL;
 }
 
 static int load_codec(const char *library) {
@@ -139,18 +139,17 @@ static PyObject *load_jpeg_decoder_call(PyObject *module, PyObject *arguments) {
 }
 
 /* Return an idle decoder or a new one; NULL if none can be created. The lock must be held. */
-static JpegDecoder *take_decoder(int smooth) {
+static JpegDecoder *take_decoder(void) {
     const InstanceInfo info = {INSTANCE_INFO, sizeof info, .builtin = 1, .extensions = 1, .path = codec_extensions};
     if (jpeg_state == NOT_CREATED) jpeg_state = codec.create_instance(&jpeg_instance, &info) ? FAILED : CREATED;
-    JpegDecoder *found = idle_decoders[smooth];
-    if (found) idle_decoders[smooth] = found->next;
+    JpegDecoder *found = idle_decoders;
+    if (found) idle_decoders = found->next;
     if (found || jpeg_state == FAILED || !(found = calloc(1, sizeof *found))) return found;
     const BackendParams params = {BACKEND_PARAMS, sizeof params, .hint = 1, .policy = IGNORED_HINT};
     const Backend backend = {BACKEND, sizeof backend, .kind = CPU_ONLY, .params = params};
     const ExecutionParams execution = {EXECUTION_PARAMS, sizeof execution, .threads = 1, .device = CPU_DEVICE,
                                        .backend_count = 1, .backends = &backend};
-    const char *options = smooth ? ":fancy_upsampling=1" : ":fancy_upsampling=0";
-    if (!codec.create_decoder(jpeg_instance, &found->decoder, &execution, options)) return found;
+    if (!codec.create_decoder(jpeg_instance, &found->decoder, &execution, ":fancy_upsampling=1")) return found;
     free(found);
     return NULL;
 }
@@ -203,9 +202,9 @@ static void decode_windows(JpegDecoder *decoder, const JpegWindows *given, Py_ss
 }
 
 /* Decode all windows. The first call of a process holds the lock meanwhile. */
-static void decode_all_windows(const JpegWindows *given, Py_ssize_t count, int smooth) {
+static void decode_all_windows(const JpegWindows *given, Py_ssize_t count) {
     lock_jpegs();
-    JpegDecoder *decoder = take_decoder(smooth);
+    JpegDecoder *decoder = take_decoder();
     const int is_first = !has_decoded;
     if (!is_first) unlock_jpegs();
     for (Py_ssize_t begin = 0; decoder && begin < count; begin += MOST_IMAGES)
@@ -213,24 +212,21 @@ static void decode_all_windows(const JpegWindows *given, Py_ssize_t count, int s
     if (!is_first) lock_jpegs();
     has_decoded = 1;
     if (decoder) {
-        decoder->next = idle_decoders[smooth];
-        idle_decoders[smooth] = decoder;
+        decoder->next = idle_decoders;
+        idle_decoders = decoder;
     }
     unlock_jpegs();
 }
 
 PyDoc_STRVAR(decode_jpeg_windows_doc,
-             "decode_jpeg_windows(pointers, lengths, windows, targets, decoded, smooth)\n--\n\n"
+             "decode_jpeg_windows(pointers, lengths, windows, targets, decoded)\n--\n\n"
              "Decode windows of JPEGs to RGB. pointers, lengths, targets: int64 (n,), addresses and sizes of the files, and\n"
              "addresses of height * width * 3 bytes; windows: int64 (n, 4), y, x, height, width, inside of the image.\n"
-             "Write to decoded, uint8 (n,), 1 for those that were decoded; others are tiny, truncated or unsupported.\n"
-             "smooth: whether to interpolate chroma, or repeat its pixels.");
+             "Write to decoded, uint8 (n,), 1 for those that were decoded; others are tiny, truncated or unsupported.");
 
 static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments) {
     Py_buffer pointers, lengths, windows, targets, decoded;
-    int smooth;
-    if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*p", &pointers, &lengths, &windows, &targets, &decoded, &smooth))
-        return NULL;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*", &pointers, &lengths, &windows, &targets, &decoded)) return NULL;
     const Py_ssize_t count = decoded.len;
     const int fits = pointers.len == 8 * count && lengths.len == pointers.len && targets.len == pointers.len &&
                      windows.len == 4 * pointers.len;
@@ -238,7 +234,7 @@ static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments)
         const JpegWindows given = {pointers.buf, lengths.buf, windows.buf, targets.buf, decoded.buf};
         memset(decoded.buf, 0, count);
         Py_BEGIN_ALLOW_THREADS
-        decode_all_windows(&given, count, smooth);
+        decode_all_windows(&given, count);
         Py_END_ALLOW_THREADS
     }
     RELEASE(&pointers, &lengths, &windows, &targets, &decoded);

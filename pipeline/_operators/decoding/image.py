@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._codecs import DecodedBatch, EncodedBatch, IdleCores, ImageBatchDecoder, is_gpu_format
+from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
 from pipeline._cuda.views import Lease
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
@@ -145,13 +145,11 @@ class MixedImageDecoder(GpuOperator):
         self._options = decoding_options(node)
         self.dtype = self._options["dtype"]
         self._output_type = node.argument("output_type")
-        load = node.argument("hw_decoder_load")
-        self._uses_cores = load < 1 and not setup.deterministic
         assert setup.device_id is not None
         self._decoder = ImageBatchDecoder(
             setup.device_id,
             setup.num_threads,
-            load,
+            node.argument("hw_decoder_load"),
             fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
             stream_priority=setup.stream_priority,
         )
@@ -181,7 +179,6 @@ class MixedImageDecoder(GpuOperator):
             output_type=self._output_type,
             regions=None if regions is None else _corners(regions[offered]),
             use_exif=self._options["adjust_orientation"],
-            cores=IdleCores(batch.pool, batch.keep_alive.append) if self._uses_cores else None,
         )
         try:
             found = np.flatnonzero(decoded.samples.pointers)

@@ -48,10 +48,8 @@ DECODER_ARGUMENTS = (
     Argument(
         "hw_decoder_load",
         Kind.FLOAT,
-        "0 disables the JPEG engine of the GPU, if there is one. Otherwise, it decodes baseline JPEGs without EXIF "
-        "rotation, and CUDA decodes other JPEGs. Below 1, idle cores decode some of them, too, if batches wait for the "
-        "engine: as many as it takes both the same time. Their pixels may differ from the engine's by a few levels, so "
-        "with 1, results have the same bits each time.",
+        "0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline "
+        "JPEGs without EXIF rotation, and CUDA decodes the others.",
         0.65,
     ),
     _ignored("affine", Kind.BOOL),

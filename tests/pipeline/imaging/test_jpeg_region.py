@@ -84,7 +84,7 @@ def test_forked_child_decodes() -> None:
 def test_columns_of_different_lengths_are_refused() -> None:
     column = np.zeros(2, np.int64)
     with pytest.raises(ValueError, match="don't fit each other"):
-        compiled.decode_jpeg_windows(column, column, column, column, np.zeros(2, np.uint8), True)
+        compiled.decode_jpeg_windows(column, column, column, column, np.zeros(2, np.uint8))
 
 
 def test_window_without_the_package_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ class HostDecoder:
     def reserve(self, batches: int, batch_size: int, output_type: Any) -> None:
         pass
 
-    def decode(self, encoded: EncodedBatch, stream: Any, cores: Any, **options: Any) -> Any:
+    def decode(self, encoded: EncodedBatch, stream: Any, **options: Any) -> Any:
         return self._codec.decode(encoded.arrays, headers=encoded.headers, **options)
 
     def close(self) -> None:

@@ -23,6 +23,9 @@ __all__ = ["RecordedLaunches"]
 
 _Block = tuple[int, int]  # address and size
 
+# Largest memory of an input, from the first image to the last, in bytes: more than a GPU has.
+_MOST_BYTES = 1 << 38
+
 
 @dataclass(frozen=True, eq=False)
 class _Recording:
@@ -134,6 +137,8 @@ class RecordedLaunches:
             return None  # data of the CPU, which was copied
         allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept]
         sizes = [each.nbytes for each in inputs]
+        if max(sizes, default=0) > _MOST_BYTES:
+            return None  # its images are in the memory of several allocators: other numbers could be such addresses
         owned = [(each.address, size if each.memory else 0) for each, size in zip(inputs, sizes, strict=True)]
         outputs = [_output(batch.outputs[edge], [*allocated, *owned]) for edge in self._step.results]
         blocks = [*allocated, *zip([each.address for each in inputs], sizes, strict=True)]

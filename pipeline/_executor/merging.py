@@ -48,7 +48,7 @@ class Merger:
 
     @staticmethod
     def batches(size: int) -> int:
-        """Return how many batches of a size fill those that are active, merged, and one that waits; 0 for large ones."""
+        """Return how many batches of a size fill the active ones, merged, and one that waits; 0 for large ones."""
         return min((_MOST_ACTIVE + 1) * MOST_SAMPLES // size, _MOST_BATCHES) if 2 * size <= MOST_SAMPLES else 0
 
     def put(self, run: RunningBatch) -> None:

@@ -33,6 +33,7 @@ from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
 _GPU_PATIENCE = 2.0  # the same, if only the GPU still works: no client gets the results
+_GLANCE = 0.01  # seconds between looks at the GPU
 
 
 def main() -> int:
@@ -86,6 +87,7 @@ def main() -> int:
         _send(control, Failed(describe_exit(status)))
         remove_folder(os.path.dirname(start.path))
     # Only the executor still runs. It must not keep the process alive forever.
+    _await_gpu(host, control, status or 1)
     watchdog = threading.Thread(
         target=_end_late, args=(host, control, status or 1), name=f"{THREAD_PREFIX}watchdog", daemon=True
     )
@@ -136,13 +138,29 @@ def _fail(control: Channel, reason: str) -> None:
     os._exit(1)
 
 
+def _await_gpu(host: Host, control: Channel, status: int) -> None:
+    """Wait until the GPU is idle; end the process if that takes long: a kernel may never end.
+
+    Nothing may be freed before. CUDA would wait for the kernel and meanwhile answer no other thread.
+    """
+    end = time.monotonic() + _GPU_PATIENCE
+    while host.is_gpu_busy():
+        if time.monotonic() > end:
+            _end_busy(control, status)
+        time.sleep(_GLANCE)
+
+
+def _end_busy(control: Channel, status: int) -> None:
+    with suppress(IPCError):
+        control.send(Failed("didn't wait for the GPU when it stopped"), timeout=1)
+    os._exit(status)
+
+
 def _end_late(host: Host, control: Channel, status: int) -> None:
     """End the process if its batches don't end. A kernel may never end, and then only the driver can end it."""
     time.sleep(_GPU_PATIENCE)
     if host.is_gpu_busy():
-        with suppress(IPCError):
-            control.send(Failed("didn't wait for the GPU when it stopped"), timeout=1)
-        os._exit(status)
+        _end_busy(control, status)
     time.sleep(_PATIENCE - _GPU_PATIENCE)
     os._exit(status)
 

@@ -21,6 +21,7 @@ QUICK = [
     "tests/dali_proxy/cli",
     "tests/dali_proxy/cluster/test_result_stream.py",
     "tests/dali_proxy/common",
+    "tests/dali_proxy/consumer/test_consumer.py",
     "tests/pipeline/tensors/test_interop.py",
     "tests/dali_proxy/doctor",
     "tests/dali_proxy/host/test_scheduler.py",

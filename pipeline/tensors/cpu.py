@@ -216,7 +216,12 @@ class TensorListCPU(TensorListBase):
         arrays = [batch.small_array() for batch in batches]
         layout = batches[0].layout()
         found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
-        if len(found) == len(arrays) and len({(array.dtype, array.shape[1:]) for array in found}) == 1:
+        is_pinned = all(batch.pinned for batch in batches)  # a copy wouldn't be
+        if (
+            not is_pinned
+            and len(found) == len(arrays)
+            and len({(array.dtype, array.shape[1:]) for array in found}) == 1
+        ):
             return cls.from_dense(np.concatenate(found), layout)
         if all(batch._blocks for batch in batches) and len({(batch._dtype, batch._ndim) for batch in batches}) == 1:
             starts = np.cumsum([0, *[len(batch._blocks) for batch in batches]]).tolist()
@@ -227,10 +232,10 @@ class TensorListCPU(TensorListBase):
             blocks = [block for batch in batches for block in batch._blocks]
             tables = [batch.table() for batch in batches]
             result = cls.from_table(Samples.concatenate(tables), blocks, np.concatenate(homes), layout)
-            result.pinned = all(batch.pinned for batch in batches)
+            result.pinned = is_pinned
             return result
         result = cls([sample for batch in batches for sample in batch.samples], layout)
-        result.pinned = all(batch.pinned for batch in batches)
+        result.pinned = is_pinned
         return result
 
     @classmethod

@@ -28,9 +28,9 @@ import torch.utils.data._utils
 from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
-from dali_proxy._host.variant import Variant
 from dali_proxy._transport.publisher import ResultPublisher
 from pipeline import fn, pipeline_def, types
+from pipeline._executor.executor import Executor
 from pipeline._ipc.errors import ArenaFullError
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
@@ -475,7 +475,7 @@ def test_thread_that_cannot_start_is_an_error_that_leaves_nothing(pipe: Any, mon
     pytest.fail("100 threads should be enough")
 
 
-@pytest.mark.parametrize(("kind", "step"), [(Variant, "submit"), (ResultPublisher, "publish")])
+@pytest.mark.parametrize(("kind", "step"), [(Executor, "_check"), (ResultPublisher, "publish")])
 def test_step_of_the_server_that_finds_no_memory_costs_its_batch(
     kind: Any, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -500,6 +500,7 @@ class Executor:
             with suppress(Exception):  # CUDA is in an error state, as they will say
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # it may still read their inputs
+            Merger.restore(run.members)
             self._run_alone(run.members)
             return
         self._deliver_all(run.members, event)

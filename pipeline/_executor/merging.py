@@ -91,6 +91,14 @@ class Merger:
         merged.phase, merged.members = self.phase, tuple(members)
         return merged
 
+    @staticmethod
+    def restore(members: Sequence[RunningBatch]) -> None:
+        """Drop what batches got while they ran as one and failed: its launches may not have been issued."""
+        for member in members:
+            outputs = member.batch.outputs
+            on_gpu = [edge for edge, value in outputs.items() if isinstance(value, TensorListGPU)]
+            outputs.drop([*on_gpu, *outputs.deferred])
+
     def share_out(self, merged: RunningBatch) -> None:
         """Give each member its part of the outputs."""
         outputs = {edge: merged.batch.outputs[edge] for edge in self._results}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -142,6 +142,11 @@ class Outputs(dict["Edge", TensorList]):
                 return PixelExpression.from_elements(value.table(), value.layout(), value)
         return described
 
+    @property
+    def deferred(self) -> Collection[Edge]:
+        """The outputs that `defer` added."""
+        return self._deferred.keys()
+
     def deferred_with(self, edge: Edge) -> tuple[Edge, ...]:
         """Return the outputs that are one expression together with an output, including itself."""
         deferred = self._deferred.get(edge)
@@ -173,6 +178,14 @@ class Outputs(dict["Edge", TensorList]):
         """Compute those of the outputs that are rows of tables and aren't computed yet."""
         if self._rows:
             self.compute([edge for edge in edges if edge in self._rows])
+
+    def drop(self, edges: Iterable[Edge]) -> None:
+        """Forget outputs, computed or not."""
+        for edge in edges:
+            self.pop(edge, None)
+            self._deferred.pop(edge, None)
+            self._rows.pop(edge, None)
+            self._described.pop(edge, None)
 
     def clear(self) -> None:
         super().clear()

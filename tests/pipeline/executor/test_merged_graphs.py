@@ -15,6 +15,7 @@ from pipeline._executor import depth
 from pipeline._executor.executor import Executor
 from pipeline._operator_api.joined_batches import MergedBatch
 from pipeline.auto_aug import auto_augment, rand_augment, trivial_augment
+from pipeline.errors import OperatorError
 from tests import host_cupy
 from tests.pipeline.kernels.emulator import COMPILER
 
@@ -127,5 +128,34 @@ def test_merged_batches_have_the_same_bits(
     monkeypatch.setattr(Executor, "batches_to_merge", 0)
     alone = batches(define, files, size)
     assert not merged
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_equal(one, other)
+
+
+def test_failure_of_one_merged_batch_does_not_change_the_others(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> list[Any]:
+        @pipeline_def(batch_size=2, num_threads=2, device_id=0, seed=3)
+        def definition() -> Any:
+            pixels = fn.crop_mirror_normalize(images(files), mirror=fn.random.coin_flip(), mean=[100.0, 90, 80])
+            others = fn.permute_batch(pixels, indices=fn.random.uniform(values=[0, 1, 0, 1, 7], dtype=types.INT32))
+            return pixels, pixels + others
+
+        pipe: Pipeline = definition()
+        pipe.build()
+        results: list[Any] = []
+        for _ in range(BATCHES):
+            try:
+                results.append([np.asarray(each) for output in pipe.run() for each in output.as_cpu()])
+            except OperatorError as error:
+                results.append(str(error))
+        pipe.close()
+        return results
+
+    together = run()
+    monkeypatch.setattr(Executor, "batches_to_merge", 0)
+    alone = run()
+    assert any(isinstance(each, str) for each in alone)
     for one, other in zip(together, alone, strict=True):
         np.testing.assert_equal(one, other)

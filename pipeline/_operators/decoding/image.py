@@ -187,6 +187,9 @@ class MixedImageDecoder(GpuOperator):
                 return [self._output(batch, decoded, decoded.samples, done)]
             rest = np.setdiff1d(np.arange(count), done)
             others = self._decode_on_cpu(batch, encoded, regions, rest)
+            if not len(done):
+                decoded.release()
+                return [others]
             return [self._output(batch, decoded, decoded.samples.take(found), np.append(done, rest), others)]
         except BaseException:
             decoded.release()

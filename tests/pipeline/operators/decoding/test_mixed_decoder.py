@@ -21,7 +21,7 @@ from pipeline import Pipeline, fn
 from pipeline._codecs import EncodedBatch, GpuDecoder, missing_codec_reason
 from pipeline._operators.decoding import image
 from pipeline.errors import OperatorError
-from pipeline.types import FLOAT, GRAY, UINT16
+from pipeline.types import FLOAT, GRAY, UINT8, UINT16
 from tests import host_cupy
 from tests.pipeline.imaging.images import encodings, smooth, with_orientation
 from tests.pipeline.kernels import emulator
@@ -117,6 +117,12 @@ def test_other_dtypes_keep_the_values_of_the_file(dtype: Any) -> None:
         difference = np.abs(gpu.astype(np.float64) - cpu).max()
         scale = 1.0 if dtype == FLOAT else np.iinfo(cpu.dtype).max
         assert difference <= (3.01 / 255 * scale if name == "jpeg 444" else 0), name
+
+
+@pytest.mark.parametrize("dtype", [UINT8, UINT16])
+def test_batches_that_only_the_cpu_decodes(dtype: Any) -> None:
+    for cpu, gpu in on_both([ENCODED[name] for name in FOR_CPU], dtype=dtype):
+        np.testing.assert_array_equal(cpu, gpu)
 
 
 def test_indices_of_a_palette() -> None:

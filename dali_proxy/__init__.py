@@ -5,6 +5,7 @@ Names are loaded when they are first used, so that the server's own process neve
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,10 @@ __all__ = [
 ]
 
 guard_name()
+
+# As `pipeline._cuda.connections` does, which may be imported after torch has started CUDA.
+if not getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_initialized", bool)():
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 #: The public names of each module, below this package or in `pipeline`.
 _NAMES = {

@@ -122,31 +122,32 @@ def _placeholders() -> Drawing:
 
 
 def _placements() -> Drawing:
-    drawing = Drawing(330, "Where decoding and the GPU operators run, by placement")
+    drawing = Drawing(425, "Where decoding and the GPU operators run, by placement")
     drawing.text(270, 24, "server process")
     drawing.text(620, 24, "training process")
-    rows = (
+    rows: tuple[tuple[str, tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]], ...] = (
         ('"server"', (("gpu", "decode", "GPU"), ("gpu", "operators", "GPU")), ()),
+        ('"engine"', (("work", "read", "CPU cores"),), (("gpu", "decode", "GPU"), ("gpu", "operators", "GPU"))),
         ('"cores"', (("work", "decode", "CPU cores"), ("work", "operators", "CPU cores")), (("gpu", "copy", "GPU"),)),
         ('"consumer"', (("work", "decode", "CPU cores"),), (("gpu", "operators", "GPU"),)),
     )
     for number, (name, server, training) in enumerate(rows):
         y = 40 + 95 * number
         drawing.text(12, y + 42, name, anchor="start")
-        drawing.box(110, y, 330, 80, "process")
-        drawing.box(480, y, 270, 80, "process")
+        more = 140 * max(len(training) - 1, 0)
+        drawing.box(110, y, 330 - more, 80, "process")
+        drawing.box(480 - more, y, 270 + more, 80, "process")
         for index, (kind, what, where) in enumerate(server):
             drawing.box(125 + 160 * index, y + 15, 135, 50, kind, what, f"\t{where}")
         if len(server) == 2:
             drawing.arrow((260, y + 40), (285, y + 40))
         begin = 420 if len(server) == 2 else 260
-        if training:
-            drawing.arrow((begin, y + 40), (495, y + 40))
-            drawing.arrow((605, y + 40), (630, y + 40))
-        else:
-            drawing.arrow((begin, y + 40), (630, y + 40))
-        for kind, what, where in training:
-            drawing.box(495, y + 15, 110, 50, kind, what, f"\t{where}")
+        for index, (kind, what, where) in enumerate(training):
+            x = 495 - more + 140 * index
+            drawing.arrow((begin, y + 40), (x, y + 40))
+            drawing.box(x, y + 15, 110, 50, kind, what, f"\t{where}")
+            begin = x + 110
+        drawing.arrow((begin, y + 40), (630, y + 40))
         drawing.box(630, y + 15, 105, 50, "data", "your loop")
     return drawing
 

@@ -10,6 +10,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pipeline._cuda.connections import request_connections
+
 if TYPE_CHECKING:
     from pipeline import dynamic, errors, fn, math, ops, tensors, types
     from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, do_not_convert, pipeline_def
@@ -44,6 +46,9 @@ _PACKAGES = {
     "operator_def": "_operator_def",
     "pipeline_def": "_definition",
 }
+
+
+request_connections()
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from benchmarks.graph import make_pipeline, make_reader_pipeline
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, IMAGE_KINDS, ONE_WORKER_KIND, READER_KIND, Setup
 
-PLACEMENTS = ("server", "cores", "consumer", "auto")
+PLACEMENTS = ("server", "engine", "cores", "consumer", "auto")
 """Where the stages can run; "auto" chooses one of the others."""
 
 

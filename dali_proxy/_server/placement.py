@@ -16,7 +16,13 @@ from dali_proxy._server.trial import Trial
 from pipeline import Pipeline
 from pipeline._cached_property import cached_property
 from pipeline._compiler.device_planner import simple_derivations
-from pipeline._compiler.partition import Stages, runs_user_code, stages_by_device, stages_on_cores
+from pipeline._compiler.partition import (
+    Stages,
+    runs_user_code,
+    stages_by_device,
+    stages_on_cores,
+    stages_on_engine,
+)
 from pipeline._declaration.registry import implementation
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
@@ -35,7 +41,7 @@ __all__ = [
     "usable_cores",
 ]
 
-Settled = Literal["server", "cores", "consumer"]
+Settled = Literal["server", "engine", "cores", "consumer"]
 Placement = Literal[Settled, "auto"]
 
 #: Number of idle cores from which decoding on the CPU is faster: five decode the 4,700 images per second that a
@@ -53,7 +59,7 @@ class Choice:
     """A placement and the reason for it.
 
     Attributes:
-        placement: "server", "cores" or "consumer".
+        placement: "server", "engine", "cores" or "consumer".
         reason: reason, as text for users.
     """
 
@@ -107,7 +113,7 @@ class Placing:
     Raises:
         ArgumentValueError: the placement doesn't exist.
         ArgumentMismatchError: the pipeline doesn't use a GPU, so `wanted` must be "server".
-        GraphError: the user requests "cores" or "consumer", and an operator doesn't support it.
+        GraphError: the user requests another placement than "server", and an operator doesn't support it.
 
     Attributes:
         device_stages: for each variant of the pipeline, the stage of consumers, from `serialize_for_host`, or None.
@@ -187,7 +193,8 @@ class Placing:
     def _choose(self, pipeline: Pipeline) -> None:
         server: dict[Settled, _Variant] = {"server": self._variant("server")}
         try:
-            variants = {"consumer": self._variant("consumer"), "cores": self._variant("cores"), **server}
+            split: tuple[Settled, ...] = ("consumer", "cores", "engine")
+            variants = {**{placement: self._variant(placement) for placement in split}, **server}
         except GraphError as error:
             self._use(server, Choice("server", str(error)))
             return
@@ -206,7 +213,7 @@ class Placing:
         assert self._whole is not None
         if placement == "server":
             return _Variant(self._whole)
-        split = self._split if placement == "consumer" else stages_on_cores
+        split = {"consumer": self._split, "cores": stages_on_cores, "engine": stages_on_engine}[placement]
         return _Variant.split(self._whole, split(self._whole._internals.graph))
 
     def _use(self, variants: Mapping[Settled, _Variant], choice: Choice) -> None:
@@ -229,7 +236,7 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
         ArgumentMismatchError: the pipeline doesn't use a GPU, so `placement` must be "server".
     """
     if placement not in get_args(Placement):
-        known = '"server", "cores", "consumer" or "auto"'
+        known = '"server", "engine", "cores", "consumer" or "auto"'
         raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
     if pipeline._internals.on_cpu:  # nothing is left to place
         return "server"
@@ -243,7 +250,7 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
 
 
 def choose(idle: float, num_threads: int) -> Choice:
-    """Choose between decoding images on the CPU, which leaves the GPU to the training, and decoding on the GPU.
+    """Choose between decoding images on the CPU, which leaves the GPU to the training, and on the training's GPU.
 
     Args:
         idle: number of idle cores.
@@ -253,12 +260,12 @@ def choose(idle: float, num_threads: int) -> Choice:
         >>> choose(12.0, num_threads=8).placement
         'consumer'
         >>> choose(2.5, num_threads=8)
-        Choice(placement='server', reason='2.5 idle cores, decoding on the CPU needs 6')
+        Choice(placement='engine', reason='2.5 idle cores, decoding on the CPU needs 6')
     """
     if idle < CORES:
-        return Choice("server", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
+        return Choice("engine", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
     if num_threads < CORES - 1:
-        return Choice("server", f"num_threads={num_threads}, decoding on the CPU needs {CORES - 1}")
+        return Choice("engine", f"num_threads={num_threads}, decoding on the CPU needs {CORES - 1}")
     return Choice("consumer", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
 
 
@@ -317,7 +324,7 @@ def _host_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
 
 def _device_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
     """Return the consumer's pipeline: the device stage."""
-    computes = any(node.device == "cpu" and not node.schema.fed for node in stages.device.nodes)
+    computes = any(node.device != "gpu" and not node.schema.fed for node in stages.device.nodes)
     return with_graph(
         pipeline,
         stages.device,

@@ -116,8 +116,9 @@ class DALIServer:
         placement: where the stages of a pipeline with a GPU run. "server" runs all operators in the server. With the
             others, the server uses its CPU threads and no GPU. "cores" runs all operators there that exist on the CPU,
             and the process that fetches the results copies them to its GPU. With "consumer", the server only decodes,
-            and that process copies the images to its GPU and runs the GPU operators. Pixels are the same within the
-            rounding of CPU and GPU. "auto" measures all three beside the first batches of the loop, uses the fastest,
+            and that process copies the images to its GPU and runs the GPU operators. With "engine", that process
+            also decodes on its GPU, in the CUDA context of the training. Pixels are the same within the rounding of CPU
+            and GPU. "auto" measures all four beside the first batches of the loop, uses the fastest,
             and measures again if the speed of the loop changes; see `placement` and `stats`.
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
@@ -246,7 +247,7 @@ class DALIServer:
 
     @property
     def placement(self) -> Placement:
-        """Placement of the stages: "server", "cores" or "consumer"; "auto" before the first start."""
+        """Placement of the stages: "server", "engine", "cores" or "consumer"; "auto" before the first start."""
         return self._placing.placement
 
     @property

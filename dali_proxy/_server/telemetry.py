@@ -193,7 +193,7 @@ class ServerStats(Counters):
         loop_samples: number of samples in these batches.
         worker_starts: number of epochs of this process, after the first one, that began with new worker processes.
         operators: times of the pipeline's operators by name, with the user's line where several share a name.
-        placement: placement of the operators: "server", "cores" or "consumer"; see `DALIServer`.
+        placement: placement of the operators: "server", "engine", "cores" or "consumer"; see `DALIServer`.
         placement_reason: reason for the placement; empty if none was requested.
         last_error: error of the batch that failed last; empty if none failed.
         pid: ID of the server's process.

@@ -7,6 +7,7 @@ https://docs.nvidia.com/cuda/nvjpeg), which nvImageCodec can only use image by i
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn
 from pipeline._concurrency.locks import Level, new_condition, new_rlock
 from pipeline._concurrency.stuck_calls import StuckCalls
+from pipeline._cuda.connections import few_connections
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._cuda.reclaiming import is_full, reclaiming
 from pipeline._cuda.streams import new_stream
@@ -44,6 +46,7 @@ _STATUS = {
     9: "not implemented",
     10: "incomplete bitstream",
 }
+_log = logging.getLogger("dali_proxy")
 _STUCK = -1
 _LIMIT = 30.0  # seconds for a call and the wait for its turn: a batch takes milliseconds, with other processes seconds
 _OUT_OF_MEMORY = 5
@@ -101,6 +104,8 @@ class NvjpegDecoder:
         self._stream_priority = stream_priority
         self._library = _bind(load_nvjpeg())
         require_device(device_id)
+        if reason := few_connections():
+            _log.warning("%s", reason)
         self._handle: c_void_p | None = c_void_p()
         self._turn = Turn(device_id)
         self._idle: deque[_Decoding] = deque()  # the one whose last batch is the oldest first

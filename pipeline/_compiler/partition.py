@@ -20,7 +20,7 @@ from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline._operators.user_code.external_source import EXTERNAL_SOURCE
 from pipeline.errors import GraphError
 
-__all__ = ["Stages", "cut", "on_cpu_first", "runs_user_code", "stages_by_device", "stages_on_cores"]
+__all__ = ["Stages", "cut", "on_cpu_first", "runs_user_code", "stages_by_device", "stages_on_cores", "stages_on_engine"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +63,16 @@ def stages_on_cores(graph: Graph) -> Stages:
         _with_cpu_forms(graph, lambda node: _brings_data(node) or (has_cpu_form(node) and not runs_user_code(node))),
         _is_on_gpu,
     )
+
+
+def stages_on_engine(graph: Graph) -> Stages:
+    """Split a graph so that the host stage runs all that needs no GPU, and the device stage begins with the decoders.
+
+    Raises:
+        GraphError: an operator doesn't allow this split; the message names it and the user's line.
+    """
+    fed_on_cpu = _with_cpu_forms(graph, lambda node: node.device == "gpu" and node.schema.fed)
+    return cut(fed_on_cpu, lambda node: node.device != "cpu")
 
 
 def on_cpu_first(graph: Graph) -> Graph:

@@ -21,7 +21,8 @@ from pipeline._operator_api.joined_batches import MergedBatch
 pytestmark = pytest.mark.gpu
 
 BATCH = 8
-PLACED = [("process", "server"), ("thread", "server"), ("process", "cores"), ("process", "consumer")]
+PLACEMENTS = ["server", "engine", "cores", "consumer"]
+PLACED = [("thread", "server"), *(("process", placement) for placement in PLACEMENTS)]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_gpu_equals_cpu(sample_images: Any, mode: str, random: bool) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["process", "thread"])
-@pytest.mark.parametrize("placement", ["cores", "consumer"])
+@pytest.mark.parametrize("placement", PLACEMENTS[1:])
 @pytest.mark.parametrize("random", [False, True])
 def test_placements_give_the_same_batches(sample_images: Any, mode: str, placement: Any, random: bool) -> None:
     expected = epoch(sample_images, "mixed", mode, random=random)
@@ -120,15 +121,16 @@ def test_placements_give_the_same_batches(sample_images: Any, mode: str, placeme
 
 @pytest.mark.gpu_alone
 @pytest.mark.timeout(300)
-def test_server_uses_no_memory_of_the_gpu_with_the_consumer_placement(sample_images: Any) -> None:
-    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement="consumer") as server:
+@pytest.mark.parametrize("placement", ["engine", "consumer"])
+def test_server_uses_no_memory_of_the_gpu(sample_images: Any, placement: Any) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement=placement) as server:
         loader = dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=2)
         assert sum(len(indices) for _, indices in loader) == len(loader.dataset)
         mapped = {line.split()[-1] for line in Path(f"/proc/{server.pid}/maps").read_text().splitlines()}
         assert any("numpy" in each for each in mapped)
         assert not [each for each in mapped if "cupy" in each]
         steps = server.stats().operators
-        assert any("copy_to_gpu" in name for name in steps)
+        assert any(name in step for step in steps for name in ("copy_to_gpu", "decoders"))
         with_server = _free_bytes()
     # A context takes more than half a gigabyte.
     assert _free_bytes() - with_server < 200 << 20
@@ -140,8 +142,9 @@ def _free_bytes() -> int:
 
 
 @pytest.mark.timeout(300)
-def test_images_are_copied_from_server_memory_with_the_consumer_placement(sample_images: Any) -> None:
-    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement="consumer") as server:
+@pytest.mark.parametrize("placement", ["engine", "consumer"])
+def test_images_are_read_from_pinned_memory_of_the_server(sample_images: Any, placement: Any) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement=placement) as server:
         batches = list(
             dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=1)
         )
@@ -152,7 +155,7 @@ def test_images_are_copied_from_server_memory_with_the_consumer_placement(sample
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("placement", ["server", "cores", "consumer"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
 def test_batches_continue_after_the_server_was_killed(sample_images: Any, placement: Any) -> None:
     pipe = image_pipe("mixed", device_id=0)
     expected = [images for images, _, _ in epoch(sample_images, "mixed", "process", placement=placement)]
@@ -173,12 +176,13 @@ def cropped() -> Any:
 
 
 @pytest.mark.timeout(120)
-def test_gpu_error_names_operator_line_and_dataset_index_with_the_consumer_placement(sample_images: Any) -> None:
+@pytest.mark.parametrize("placement", ["engine", "consumer"])
+def test_gpu_error_names_operator_line_and_dataset_index(sample_images: Any, placement: Any) -> None:
     low = io.BytesIO()
     Image.new("RGB", (120, 60)).save(low, "jpeg")
     mixed = list(sample_images)
     mixed[BATCH + 3] = np.frombuffer(low.getvalue(), np.uint8)
-    with dali_proxy.DALIServer(cropped(device_id=0), placement="consumer") as server:
+    with dali_proxy.DALIServer(cropped(device_id=0), placement=placement) as server:
         iterator = iter(dali_proxy.DataLoader(server, Encoded(mixed, server.proxy, 1), batch_size=BATCH))
         assert next(iterator)[1].tolist() == list(range(BATCH))
         with pytest.raises(dali_proxy.BatchError) as caught:
@@ -186,6 +190,25 @@ def test_gpu_error_names_operator_line_and_dataset_index_with_the_consumer_place
         assert caught.value.dataset_index == BATCH + 3
         assert "cut" in caught.value.operator
         assert 'name="cut"' in caught.value.source_line
+        assert next(iterator)[1].tolist() == list(range(2 * BATCH, 3 * BATCH))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_damaged_image_is_named_and_other_formats_are_decoded(sample_images: Any, placement: Any) -> None:
+    progressive = io.BytesIO()
+    Image.new("RGB", (120, 100), (200, 40, 90)).save(progressive, "jpeg", progressive=True)
+    mixed = list(sample_images)
+    mixed[2] = np.frombuffer(progressive.getvalue(), np.uint8)
+    mixed[BATCH + 3] = mixed[BATCH + 3][:200]
+    with dali_proxy.DALIServer(cropped(device_id=0), placement=placement) as server:
+        iterator = iter(dali_proxy.DataLoader(server, Encoded(mixed, server.proxy, 1), batch_size=BATCH, num_workers=1))
+        first, _ = next(iterator)
+        assert (first[2].float().mean((0, 1)).cpu() - torch.tensor([200.0, 40, 90])).abs().max() < 3
+        with pytest.raises(dali_proxy.BatchError) as caught:
+            next(iterator)
+        assert caught.value.dataset_index == BATCH + 3
+        assert "decoders.image" in caught.value.operator
         assert next(iterator)[1].tolist() == list(range(2 * BATCH, 3 * BATCH))
 
 

@@ -33,6 +33,7 @@ WAYS = {
     "consumer": ("process", "consumer", False),
     "consumer-function": ("process", "consumer", True),
     "cores": ("process", "cores", False),
+    "engine": ("process", "engine", False),
     "thread": ("thread", "server", False),
     "thread-function": ("thread", "server", True),
 }

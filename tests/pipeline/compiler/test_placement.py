@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._compiler.partition import Stages, cut, on_cpu_first, stages_by_device, stages_on_cores
+from pipeline._compiler.partition import Stages, cut, on_cpu_first, stages_by_device, stages_on_cores, stages_on_engine
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host, with_graph
 from pipeline._graph import Graph
 from pipeline._operator_api.request import BatchRequest, BatchResult
@@ -202,6 +202,34 @@ def test_data_that_is_fed_to_the_gpu_crosses() -> None:
         ("copy_to_gpu", "gpu"),  # the constant
         ("arithmetic", "gpu"),
     ]
+
+
+def test_training_decodes_with_the_engine_what_the_server_has_read() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        encoded = fn.io.file.read(fn.external_source(name="path"))
+        images = fn.decoders.image_random_crop(encoded, device="mixed")
+        return fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip()), fn.external_source(
+            name="y", device="gpu"
+        )
+
+    whole = described()
+    stages = stages_on_engine(whole._internals.graph)
+    assert {node.device for node in stages.host.nodes} == {"cpu"}
+    assert [name for name, _ in operators(stages.host)] == [
+        "external_source",
+        "io.file.read",
+        "random.coin_flip",
+        "external_source",
+    ]
+    assert [each for each in operators(stages.device) if each[0] != "external_source"] == [
+        ("decoders.image_random_crop", "mixed"),
+        ("crop_mirror_normalize", "gpu"),
+        ("copy_to_gpu", "gpu"),
+    ]
+    streams = {node.name: node.random_stream for node in whole._internals.graph.nodes}
+    kept = [*stages.host.nodes, *stages.device.nodes]
+    assert {node.name: node.random_stream for node in kept if node.name in streams} == streams
 
 
 def test_cores_run_the_whole_graph_and_the_results_are_copied() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,27 @@ def test_damaged_image_is_named_and_other_formats_are_decoded(sample_images: Any
         assert caught.value.dataset_index == BATCH + 3
         assert "decoders.image" in caught.value.operator
         assert next(iterator)[1].tolist() == list(range(2 * BATCH, 3 * BATCH))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("capture", ["thread_local", "global"])
+@pytest.mark.parametrize(("mode", "placement"), [("thread", "server"), ("process", "engine")])
+def test_graph_is_captured_while_images_are_decoded(
+    sample_images: Any, mode: str, placement: Any, capture: str
+) -> None:
+    expected = [images for images, *_ in epoch(sample_images, "mixed", mode, placement=placement)]
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
+        loader = dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=2)
+        batches = iter(loader)
+        found = [next(batches)[0].cpu()]
+        total, graph = torch.zeros(1, device="cuda:0"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode=capture):
+            total += 1
+            time.sleep(0.3)  # the next batches are decoded
+        graph.replay()
+        found += [images.cpu() for images, _ in batches]
+        assert total.item() == 1
+    assert all(map(torch.equal, found, expected))
 
 
 @pytest.mark.timeout(300)

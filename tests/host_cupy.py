@@ -309,6 +309,7 @@ def _module(devices: int = 1) -> types.ModuleType:
             set_random_state=lambda state: None,
         ),
         copyto=lambda target, source: np.copyto(target._host, source._host),
+        concatenate=lambda arrays: Array.over(np.concatenate([each.get() for each in arrays])),
         stack=lambda arrays: Array.over(np.stack([each.get() for each in arrays])),
     )
     sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]

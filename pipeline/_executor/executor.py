@@ -385,10 +385,12 @@ class Executor:
             assert work_queue is not None
             work_queue.put(partial(self._run_waiting, merger, phase))
 
-    def _run_alone(self, runs: Sequence[RunningBatch]) -> None:
+    def _run_alone(self, runs: Sequence[RunningBatch], failure: Exception | None = None) -> None:
         """Run batches one by one that failed together, so that the others succeed and the error has its context."""
+        suspects = list(runs)
         for run in runs:
-            run.alone = True
+            run.alone, run.suspects, run.failure = True, suspects, failure
+        for run in runs:
             self._advance(run)
 
     def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
@@ -496,12 +498,13 @@ class Executor:
                 self._merger.share_out(run)
         except Exception as failure:  # noqa: BLE001 - always deliver results: callers wait for them
             error = as_batch_error(failure, "batches were divided")
+        run.batch.clear()
         if error is not None:
             with suppress(Exception):  # CUDA is in an error state, as they will say
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # it may still read their inputs
             Merger.restore(run.members)
-            self._run_alone(run.members)
+            self._run_alone(run.members, error)
             return
         self._deliver_all(run.members, event)
 
@@ -533,10 +536,11 @@ class Executor:
         if error is None:
             try:
                 outputs = self._outputs(batch)
+                self._confirm_failure(run)
             except Exception as failure:  # noqa: BLE001 - always deliver a result: callers wait for it
-                error = as_batch_error(failure, "a batch ended")
-        batch.outputs.clear()
-        batch.branch_batches.clear()
+                outputs, error = (), as_batch_error(failure, "a batch ended")
+        batch.clear()
+        run.failure = None  # the frames in its traceback reference this object
         if self._orders:
             self._end_order(batch.number)
         result = BatchResult(outputs, error, time.perf_counter() - run.started)
@@ -550,6 +554,13 @@ class Executor:
             # Work that the callback issues follows the batch.
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
+
+    def _confirm_failure(self, run: RunningBatch) -> None:
+        """Record that a batch has succeeded. If all those with which it failed have, to merge them was the fault."""
+        if run.failure is not None:
+            run.suspects.remove(run)
+            if not run.suspects:
+                self.program.fast_paths.confirm("batches that run as one", run.failure)
 
     def _end_order(self, number: int) -> None:
         for order in self._orders.values():

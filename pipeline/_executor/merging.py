@@ -111,7 +111,6 @@ class Merger:
             member.stream, member.batch.stream = merged.stream, merged.batch.stream
             member.batch.lenders += merged.batch.lenders
         merged.members[0].batch.keep_alive += merged.batch.keep_alive
-        merged.batch.outputs.clear()
 
 
 def make_merger(plan: Plan, operators: Mapping[int, Any], outputs: Sequence[Edge]) -> Merger | None:

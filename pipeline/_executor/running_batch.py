@@ -28,5 +28,7 @@ class RunningBatch:
         self.members: tuple[RunningBatch, ...] = ()  # the batches that run as this one, if it isn't a batch of the user
         self.taken = False  # whether the merger must learn when it ends
         self.alone = False  # whether it must not run together with others
+        self.failure: Exception | None = None  # why it failed together with others
+        self.suspects: list[RunningBatch] = []  # those that failed together and haven't succeeded alone; they share it
         self.given_up = False  # whether it has ended although a thread is still in a call for it
         self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it

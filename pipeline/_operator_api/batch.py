@@ -119,6 +119,11 @@ class Batch:
         if self.memory is not None:
             self.memory.add_batch(edge, value)
 
+    def clear(self) -> None:
+        """Drop the outputs and the batches of branches, which refer to this one, when the batch has ended."""
+        self.outputs.clear()
+        self.branch_batches.clear()
+
     def traced(self, first: int, last: int) -> AbstractContextManager[Any]:
         """Return a context that records the span of work on some samples, if there is a trace."""
         return nullcontext() if self.trace is None else self.trace.range(f"samples {first} to {last}", self.number)

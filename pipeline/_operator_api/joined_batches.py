@@ -41,7 +41,7 @@ class JoinedBatch(BatchView):
         return self._joined(node, lambda batch, member: batch.uniform(member, count))
 
     def sample_seeds(self, node: GraphNode) -> Array:
-        return self._joined(node, Batch.sample_seeds)
+        return self._joined(node, lambda batch, member: batch.sample_seeds(member))
 
     def sample_generators(self, node: GraphNode) -> Iterator[np.random.Generator]:
         return chain.from_iterable(batch.sample_generators(member) for member, batch in self.parts(node))

@@ -206,15 +206,17 @@ class TensorListCPU(TensorListBase):
 
     @classmethod
     def concatenate(cls, batches: Sequence[TensorListCPU]) -> TensorListCPU:
-        """Return the samples of several batches of one dtype and number of dimensions, one batch after another.
+        """Return the samples of several batches of one dtype and layout, one batch after another.
 
         Small numbers are copied; other samples stay where they are, and the batches must keep them alive.
 
         Raises:
-            InputTypeError: the batches differ in dtype or number of dimensions.
+            InputTypeError: the batches differ in dtype, number of dimensions or layout.
         """
         arrays = [batch.small_array() for batch in batches]
         layout = batches[0].layout()
+        if any(batch.layout() != layout for batch in batches):
+            raise InputTypeError(f"the batches have the layouts {', '.join(repr(each.layout()) for each in batches)}")
         found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
         is_pinned = all(batch.pinned for batch in batches)  # a copy wouldn't be
         if (

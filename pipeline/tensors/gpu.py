@@ -401,6 +401,8 @@ class TensorListGPU(TensorListBase):
         else:
             result = TensorListGPU(self.samples[samples], self._layout, contiguous=False)
         result.owner = self.owner
+        # As the operators would return it: one array if the shapes are the same, which is made when it is needed.
+        result._contiguous = result.is_dense_tensor()
         return result
 
     def _part(self, array: Any, layout: str, source_info: str = "") -> TensorGPU:

@@ -69,6 +69,15 @@ def filtered_in_branches(files: list[str]) -> Any:
     return fn.flip(pixels, horizontal=fn.random.coin_flip())
 
 
+def equal_branches(files: list[str]) -> Any:
+    pixels = images(files)
+    if fn.random.coin_flip(dtype=types.BOOL):
+        pixels = fn.noise.gaussian(pixels, stddev=20.0)
+    else:
+        pixels = fn.noise.gaussian(pixels, stddev=20.0)
+    return pixels
+
+
 def auto(files: list[str]) -> Any:
     return auto_augment.auto_augment(images(files), shape=[6, 5])
 
@@ -109,7 +118,7 @@ def batches(define: Callable[[list[str]], Any], files: list[str], size: int) -> 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(
     "define",
-    [drawn_in_branches, filtered_in_branches, auto, rand, trivial, mixed, drawn_on_the_gpu],
+    [drawn_in_branches, filtered_in_branches, equal_branches, auto, rand, trivial, mixed, drawn_on_the_gpu],
 )
 def test_merged_batches_have_the_same_bits(
     define: Callable[[list[str]], Any], size: int, files: list[str], monkeypatch: pytest.MonkeyPatch

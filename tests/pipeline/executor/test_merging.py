@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,12 @@ import pytest
 
 from pipeline import Pipeline, fn, types
 from pipeline._executor.device import Device
-from pipeline._executor.merging import MOST_SAMPLES
+from pipeline._executor.merging import MOST_SAMPLES, Merger
+from pipeline._graph.selecting import select
 from pipeline._operator_api.joined_batches import MergedBatch
 from pipeline._operator_api.request import BatchRequest, BatchResult
 from pipeline._rng import BatchKey
+from pipeline._strict import STRICT
 from pipeline.errors import OperatorError
 from pipeline.tensors.cpu import TensorListCPU
 from tests import host_cupy
@@ -39,21 +43,34 @@ def describe() -> tuple[Any, ...]:
     return fn.brightness(turned, brightness_shift=shift, dtype=types.FLOAT), images.gpu(), shift
 
 
-def request(number: int, size: int, done: list[int], sample: tuple[int, ...] = (6, 7, 3)) -> BatchRequest:
+def describe_branches() -> tuple[Any, ...]:
+    images = fn.external_source(name="images").gpu()
+    fn_of = [lambda: fn.flip(images), lambda: fn.brightness(images, brightness=0.5)]
+    return select(fn.random.coin_flip(), fn_of), fn.external_source(name="shift")
+
+
+def request(
+    number: int, size: int, done: list[int], sample: tuple[int, ...] = (6, 7, 3), step: int = 1, layout: str = "HWC"
+) -> BatchRequest:
     rng = np.random.default_rng(number)
-    shapes = [(sample[0] + index, *sample[1:]) for index in range(size)]
-    images = TensorListCPU([rng.integers(0, 255, shape, np.uint8) for shape in shapes], "HWC")
+    shapes = [(sample[0] + index * step, *sample[1:]) for index in range(size)]
+    images = TensorListCPU([rng.integers(0, 255, shape, np.uint8) for shape in shapes], layout)
     shift = TensorListCPU(rng.random(size, np.float32))
     return BatchRequest(size, {"images": images, "shift": shift}, BatchKey(0, number), lambda: done.append(number))
 
 
-def run(requests: list[BatchRequest], together: bool) -> tuple[list[BatchResult], list[int]]:
-    """Return the results in order, and the sizes of the batches that ran as one."""
+def run(
+    requests: list[BatchRequest],
+    together: bool,
+    define: Callable[[], tuple[Any, ...]] = describe,
+    check: Callable[[BatchResult], None] = lambda result: None,
+) -> tuple[list[BatchResult], list[int]]:
+    """Return the results in order, after a check of each, and the sizes of the batches that ran as one."""
     merged: list[int] = []
     results: dict[int, BatchResult] = {}
     pipe = Pipeline(8, 1, 0, seed=5, exec_dynamic=False)
     with pipe:
-        pipe.set_outputs(*describe())
+        pipe.set_outputs(*define())
     pipe.build()
     executor = pipe._internals.runner.executor
     started = MergedBatch.__init__
@@ -84,6 +101,8 @@ def run(requests: list[BatchRequest], together: bool) -> tuple[list[BatchResult]
         begin.set()
         for _ in requests:
             assert ended.acquire(timeout=60)
+    for number in range(len(requests)):
+        check(results[number])
     copies = [
         BatchResult(tuple(output.as_cpu() for output in results[number].outputs), results[number].error)
         for number in range(len(requests))
@@ -146,3 +165,70 @@ def test_size_of_merged_batches_is_limited() -> None:
         results, merged = run([request(number, size, done) for number, size in enumerate(sizes)], together=True)
     assert merged == [16] * (len(sizes) // 2)
     assert all(result.error is None for result in results)
+
+
+def test_batches_with_different_layouts_do_not_run_as_one() -> None:
+    def flipped() -> tuple[Any, ...]:
+        return fn.flip(fn.external_source(name="images").gpu()), fn.external_source(name="shift")
+
+    requests = [request(number, 2, [], layout=layout) for number, layout in enumerate(["HWC", "CHW"])]
+    alone, _ = run(requests, together=False, define=flipped)
+    together, merged = run(requests, together=True, define=flipped)
+    assert not merged
+    for one, other in zip(alone, together, strict=True):
+        assert one.outputs[0].layout() == other.outputs[0].layout()
+        np.testing.assert_array_equal(arrays(one)[0], arrays(other)[0], strict=True)
+
+
+def test_samples_of_one_shape_are_one_tensor_although_those_of_other_batches_differ() -> None:
+    def flipped() -> tuple[Any, ...]:
+        return fn.flip(fn.external_source(name="images").gpu()), fn.external_source(name="shift")
+
+    found: list[Any] = []
+
+    def check(result: BatchResult) -> None:
+        output: Any = result.outputs[0]
+        pixels = output.as_cpu().as_array()
+        found.append((pixels, output.as_reshaped_tensor([pixels.size]).as_cpu().as_array()))
+
+    requests = [request(number, 2, [], (5 + number, 7, 3), step=0) for number in range(2)]
+    _, merged = run(requests, True, flipped, check)
+    assert merged == [4]
+    for pixels, tensor in found:
+        np.testing.assert_array_equal(pixels.reshape(-1), tensor)
+
+
+def test_merged_batches_end_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[weakref.ref[MergedBatch]] = []
+    begin = MergedBatch.__init__
+
+    def note(self: MergedBatch, *arguments: Any) -> None:
+        begin(self, *arguments)
+        batches.append(weakref.ref(self))
+
+    monkeypatch.setattr(MergedBatch, "__init__", note)
+    gc.collect()
+    gc.disable()
+    try:
+        run([request(number, 4, []) for number in range(4)], together=True, define=describe_branches)
+        assert [batch() for batch in batches] == [None]
+    finally:
+        gc.enable()
+
+
+def test_failure_of_merging_is_an_error_in_tests_and_logged_for_users(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise ValueError("the parts are wrong")
+
+    monkeypatch.setattr(Merger, "share_out", fail)
+    requests = [request(number, size, []) for number, size in enumerate(SIZES)]
+    results, _ = run(requests, together=True)
+    (error,) = [result.error for result in results if result.error is not None]
+    assert "batches that run as one failed, although its operators succeed one by one" in str(error)
+    monkeypatch.delenv(STRICT)
+    results, _ = run(requests, together=True)
+    assert all(result.error is None for result in results)
+    (record,) = [each for each in caplog.records if "run as one failed" in each.message]
+    assert "the parts are wrong" in str(record.exc_info)

@@ -13,11 +13,10 @@ from pipeline._compiler.plan import SampleStep
 from pipeline._compiler.steps.results import check_count, check_sample
 from pipeline._compiler.steps.step import Step
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
-from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import aligned_samples, branch_batch
-from pipeline._operator_api.error_context import describe_failure
+from pipeline._operator_api.error_context import describe_failure, error_context
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -179,10 +178,11 @@ class _ChainOfBatch:
             self._link(node, operator, chain._members)
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
-        try:
+        with error_context(node, self._batch):
             branch = branch_batch(self._batch, node.branch)
-            if branch is None:
-                return  # its branch has no samples
+        if branch is None:
+            return  # its branch has no samples
+        with error_context(node, branch):
             for edge in node.inputs:
                 if edge.node not in members and edge not in self._outer and edge in self._batch.outputs:
                     self._take(edge)
@@ -190,10 +190,6 @@ class _ChainOfBatch:
             with charged(self._batch.costs, node.index):
                 state, outputs = operator.start(branch, inputs)
             check_count(node, outputs, "start() described")
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            raise describe_failure(node, error) from error
         indices = None if branch.indices is None else branch.indices.tolist()
         sources = tuple((self._outer.get(edge), self._registers.get(edge, _EMPTY)) for edge in node.inputs)
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))

@@ -25,7 +25,7 @@ def plan_warp_affine(
     """Return the launch that warps a batch by the rules of `pipeline._imaging.warp.warp_affine`.
 
     Args:
-        src: HWC or DHWC samples with any strides; none may be empty.
+        src: HWC or DHWC samples with any strides; an empty one has an empty output.
         dst: contiguous samples of any dtype: the new extents, with the source's channels.
         matrices: (N, n, n + 1) for n spatial axes; they map the output to the source.
         nearest: whether to take the nearest pixel instead of interpolating.
@@ -35,7 +35,7 @@ def plan_warp_affine(
         The launch; None if the output is empty.
 
     Raises:
-        PipelineError: the shapes don't match.
+        PipelineError: the shapes don't match, or an empty sample's output isn't empty.
     """
     ndim = src.ndim - 1
     if ndim not in (2, 3) or dst.ndim != src.ndim or matrices.shape != (len(src), ndim, ndim + 1):
@@ -45,8 +45,9 @@ def plan_warp_affine(
     counts = np.prod(dst.shapes, axis=1, dtype=np.int64)
     if not counts.max():
         return None
-    if (src.shapes == 0).any():
-        index = int(np.argmax((src.shapes == 0).any(axis=1)))
+    wrong = (src.shapes == 0).any(axis=1) & (counts > 0)
+    if wrong.any():
+        index = int(np.argmax(wrong))
         raise PipelineError(f"sample {index} is empty and can't be warped")
     fields: list[tuple[Any, ...]] = [("src", ADDRESS), ("dst", ADDRESS), ("count", "u8"), ("stride", "i8", (ndim + 1,))]
     fields += [("out", "u4", (ndim + 1,)), ("extent", "i4", (ndim,))]

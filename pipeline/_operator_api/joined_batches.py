@@ -97,7 +97,6 @@ class StackedBatch(JoinedBatch):
     def __init__(self, members: Sequence[tuple[GraphNode, Batch]]) -> None:
         super().__init__(members[0][1].full_batch, sum([batch.size for _, batch in members]))
         self._members = members
-        self._arguments: Arguments | None = None
 
     def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
         return self._members
@@ -112,6 +111,8 @@ class StackedBatch(JoinedBatch):
         Args:
             computed: see `Outputs.pixels`.
         """
+        if not self._join_arguments():
+            return None
         edges = [node.inputs[0] for node, _ in self._members]
         full = self._members[0][1].full_batch
         if any(edge not in full.outputs for edge in edges):
@@ -126,29 +127,21 @@ class StackedBatch(JoinedBatch):
         return PixelExpression.concatenate(found) if alike and len(found) == len(parts) else None
 
     def arguments(self, node: GraphNode) -> Arguments:
-        if self._arguments is None:
-            values = {
-                name: _joined([batch.values[member.argument_inputs[name]] for member, batch in self._members])
-                for name in node.argument_inputs
-            }
-            self._arguments = Arguments(node, values, self.size)
         return self._arguments
+
+    def _join_arguments(self) -> bool:
+        """Join the arguments of all operators; return False if they differ in shape or dtype."""
+        node, values = self._members[0][0], {}
+        for name in node.argument_inputs:
+            parts: list[Any] = [batch.values[member.argument_inputs[name]] for member, batch in self._members]
+            arrays = [part.small_array() for part in parts]
+            if any(array is None for array in arrays) or len({(each.shape[1:], each.dtype) for each in arrays}) > 1:
+                return False
+            values[name] = TensorListCPU.from_dense(np.concatenate(arrays), parts[0].layout())
+        self._arguments = Arguments(node, values, self.size)
+        return True
 
 
 def _concatenated(parts: Sequence[Callable[[], TensorList | None]]) -> TensorListCPU:
     """Return outputs on the CPU, one after another. A part is None if its branch has no samples."""
     return TensorListCPU.concatenate([found for part in parts if isinstance(found := part(), TensorListCPU)])
-
-
-def _joined(values: Sequence[Any]) -> TensorListCPU:
-    """Return batches, one after another.
-
-    Raises:
-        PipelineError: their samples differ in shape or dtype.
-    """
-    arrays = [value.small_array() for value in values]
-    if any(
-        array is None or (array.shape[1:], array.dtype) != (arrays[0].shape[1:], arrays[0].dtype) for array in arrays
-    ):
-        raise PipelineError("arguments of equal operators differ in shape")
-    return TensorListCPU.from_dense(np.concatenate(arrays), values[0].layout())

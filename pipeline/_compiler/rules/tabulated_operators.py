@@ -28,6 +28,7 @@ from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.request import BatchRequest
 from pipeline._operators.arrays.table_row import TableRow
+from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Member", "TabulatedOperators", "is_tabulated", "tabulate_operators"]
@@ -181,6 +182,8 @@ def _tables(members: Iterable[Member], pixels: PixelExpression, failures: list[E
     for member in members:
         try:
             expressed = member.express(pixels)
+        except PipelineError:  # which only some rows cause, possibly none of those that a batch takes
+            continue
         except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
             pass_on_interrupt(error)
             failures.append(error)

@@ -151,6 +151,30 @@ def test_rows_of_tables_are_expressed_for_all_branches(device: str, monkeypatch:
     assert_same(together, apart)
 
 
+def test_row_that_no_sample_takes_may_be_invalid(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def define(images: Any) -> Any:
+        index, images = indices(0, 1, 0, 1, 0, 1, 0, 1, 0), fn.resize(images, size=(9, 8))
+        sizes = [np.int32(table) for table in ([[3, 3], [5, 5], [4, 4]], [[3, 5], [5, 3], [7, 7]])]  # 4 is refused
+        blurred = [
+            lambda table=table: fn.experimental.median_blur(images, window_size=take(table, index)) for table in sizes
+        ]
+        return select(index, blurred)
+
+    together = run(define, batches=3)
+    monkeypatch.setattr(TabulatedOperators, "run_as_one", lambda *_: False)
+    assert_same(together, run(define, batches=3))
+
+
+def test_equal_operators_may_have_arguments_of_different_shapes(device: str) -> None:
+    def define(images: Any) -> Any:
+        sizes = [fn.external_source(source=lambda _, n=n: [np.full(n, 3, np.int32)] * 9) for n in (2, 2, 1)]
+        return tuple(fn.experimental.median_blur(images, window_size=size) for size in sizes)
+
+    outputs = run(define, batches=2)
+    for number in range(len(IMAGES)):
+        np.testing.assert_array_equal(outputs[number], outputs[number + 2 * len(IMAGES)])
+
+
 def test_index_outside_of_a_table_is_an_error_of_its_branch(device: str) -> None:
     with pytest.raises(OperatorError, match=r"\[1, 4, 2\] must be between 0 and 3"):
         run(lambda images: turned_branches(images, indices(0, 1, 4, 0, 2, 0, 0, 0, 0)))

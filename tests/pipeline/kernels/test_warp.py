@@ -39,3 +39,7 @@ def test_arrays_that_do_not_fit_are_an_error() -> None:
     empty = Samples.from_arrays([np.zeros((0, 5, 3))])
     with pytest.raises(PipelineError, match="sample 0 is empty"):
         plan_warp_affine(empty, src, np.zeros((1, 2, 3)))
+    samples = Samples.concatenate([empty, src])
+    launch = plan_warp_affine(samples, samples, np.zeros((2, 2, 3)))  # the result of an empty image is empty
+    assert launch is not None
+    assert launch.tables[0]["count"].tolist() == [0, 60]

@@ -133,6 +133,30 @@ static PyObject *release(PyObject *self, PyObject *unused) {
     Py_RETURN_TRUE;
 }
 
+PyDoc_STRVAR(end_hold_doc,
+             "end_hold(kind, error, trace)\n--\n\n"
+             "`release` as an `__exit__`: the outermost one raises the exception of a handler in place of its `Interrupted`.");
+
+static PyObject *end_hold(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    PyObject *is_outermost = release(self, NULL);
+    if (is_outermost == NULL) return NULL;
+    Py_DECREF(is_outermost);
+    if (is_outermost != Py_True) Py_RETURN_NONE;
+    if (count < 2 || !PyErr_GivenExceptionMatches(arguments[1], interrupted)) {
+        if (PyErr_CheckSignals() < 0) return NULL; /* now, so that handlers don't raise in the callers */
+        Py_RETURN_NONE;
+    }
+    PyObject *values = PyObject_GetAttrString(arguments[1], "args");
+    if (values == NULL) return NULL;
+    PyObject *error = PyTuple_Check(values) && PyTuple_GET_SIZE(values) > 0 ? Py_NewRef(PyTuple_GET_ITEM(values, 0)) : NULL;
+    Py_DECREF(values);
+    if (error == NULL || !PyExceptionInstance_Check(error)) {
+        Py_XDECREF(error);
+        Py_RETURN_NONE;
+    }
+    return raise_error(error);
+}
+
 PyDoc_STRVAR(let_through_doc,
              "let_through(call, *args)\n--\n\n"
              "Return `call(*args)`. Handlers are called meanwhile, even inside a `hold`; there, an exception becomes\n"
@@ -268,6 +292,7 @@ static PyMethodDef note_method = {"note", note_signal, METH_VARARGS, "Record a s
 
 #define SIGNAL_METHODS                                                              \
     {"hold", hold, METH_NOARGS, hold_doc}, {"release", release, METH_NOARGS, release_doc}, \
+        {"end_hold", (PyCFunction)(void (*)(void))end_hold, METH_FASTCALL, end_hold_doc}, \
         {"let_through", (PyCFunction)(void (*)(void))let_through, METH_FASTCALL, let_through_doc}, \
         {"finalizer", finalizer, METH_O, finalizer_doc}, {"handlers", handlers, METH_NOARGS, handlers_doc}, \
         {"set_python_handler", set_python_handler, METH_VARARGS, set_python_handler_doc}, \

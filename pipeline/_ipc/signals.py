@@ -66,6 +66,13 @@ class _Handlers:
             self._restore()
         return not self.holds
 
+    def end_hold(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if self.release() and isinstance(error, Interrupted):
+                _raise_as_it_was(error.args[0])
+        finally:  # a cycle of an exception and its frames would keep the locals of the callers alive
+            del error, trace
+
     def let_through(self, call: Callable[..., T], *args: Any) -> T:
         if threading.current_thread() is not threading.main_thread() or not self.holds:
             return call(*args)
@@ -158,14 +165,7 @@ class _DeferredSignals:
 
         return uninterrupted
 
-    __enter__ = staticmethod(hold)  # in C
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            if release() and isinstance(error, Interrupted):
-                _raise_as_it_was(error.args[0])
-        finally:  # a cycle of an exception and its frames would keep the locals of the callers alive
-            del error, trace
+    __enter__, __exit__ = staticmethod(hold), staticmethod(_native.end_hold)  # in C
 
 
 deferred_signals = _DeferredSignals()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from dali_proxy._transport.protocol import ReadBatch
 from dali_proxy._transport.publisher import Account
@@ -12,7 +13,7 @@ from pipeline._ipc.arena_reader import ArenaReader, Pin
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.completion import CompletionWriter
-from pipeline._ipc.errors import IPCError, ProtocolError
+from pipeline._ipc.errors import ProtocolError
 
 __all__ = ["Consumer", "DatasetWorker", "Monitor", "Pool", "ReadTask", "Worker", "check_count"]
 
@@ -98,14 +99,8 @@ class Monitor:
 
     def __init__(self, channel: Channel, server: ChannelServer) -> None:
         self.channel = channel
-        self._server = server
-
-    def send(self, message: object, fds: Sequence[int] = ()) -> None:
-        """Send a message; end the connection if the client is gone or doesn't read, or no descriptor is left."""
-        try:
-            self._server.post(self.channel, message, fds)
-        except IPCError as error:
-            self._server.end(self.channel, error)
+        #: Sends a message, and descriptors; see `ChannelServer.post`.
+        self.send: Callable[..., None] = partial(server.post, channel)
 
 
 class Consumer(Monitor):

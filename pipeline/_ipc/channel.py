@@ -22,9 +22,8 @@ from pipeline._ipc.errors import (
     IPCError,
     ProtocolError,
 )
-from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
+from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, Outgoing, close_all, encode_frame
 from pipeline._ipc.messages import Codec
-from pipeline._ipc.outgoing import Outgoing
 from pipeline._ipc.signals import deferred_signals, finalizer, let_through
 
 __all__ = ["Channel", "Received"]
@@ -125,17 +124,8 @@ class Channel:
 
     def alive(self) -> bool:
         """Return whether both ends are open. Data that the peer sent before it closed its end can still be received."""
-        with deferred_signals:  # a handler that raised in between would keep the descriptor open
-            if self.closed:
-                return False
-            try:
-                self.begin_use()
-            except ChannelClosedError:  # by another thread
-                return False
-            try:
-                return not self._wait(0, 0)
-            finally:
-                self.end_use()
+        with deferred_signals, self._lock:
+            return not (self.closed or self._wait(0, 0))
 
     def send(self, message: object, fds: Sequence[int] = (), timeout: float | None = None) -> None:
         """Send a message, and wait until the kernel has all of it. The caller still owns `fds`.
@@ -163,8 +153,10 @@ class Channel:
         finally:
             self.end_use()
 
-    def post(self, message: object, fds: Sequence[int] = (), *, flush: bool = True) -> None:
+    def post(self, message: object, fds: Sequence[int] = (), *, flush: bool = True) -> bool:
         """Send a message without waiting: data that doesn't fit into the socket stays for `flush`.
+
+        Return whether the kernel has all that was posted.
 
         Args:
             message: the message.
@@ -188,8 +180,10 @@ class Channel:
                 self._users -= 1
                 if self.closed:
                     self._dispose_unused()
-        if flush and self._outgoing.count and self.on_backlog is not None:
+        is_written = not self._outgoing.count
+        if flush and not is_written and self.on_backlog is not None:
             self.on_backlog()
+        return is_written
 
     def flush(self) -> bool:
         """Write as much as the socket accepts. Return whether nothing is left."""
@@ -233,8 +227,10 @@ class Channel:
             ChannelClosedError: the channel is closed, or the peer is gone and all its messages were returned.
             ProtocolError: the data isn't a message; the channel is closed.
         """
-        with self._receive_lock:
-            self.begin_use()
+        with self._receive_lock, self._lock:
+            if self.closed:
+                raise ChannelClosedError(_CLOSED)
+            self._users += 1  # a handler or finalizer of this thread may close the channel
             try:
                 if self._handshake is not None and not self._authenticate(self._handshake):
                     return []
@@ -248,7 +244,9 @@ class Channel:
                 ready, self._ready = list(self._ready), deque()
                 return ready
             finally:
-                self.end_use()
+                self._users -= 1
+                if self.closed:
+                    self._dispose_unused()
 
     def close(self) -> None:
         """Close the channel, and wake the threads that wait on it. The peer still gets the data that was written."""

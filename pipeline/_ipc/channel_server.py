@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import os
-import selectors
+import select
 import threading
 import time
 import traceback
@@ -25,7 +25,7 @@ from pipeline._ipc.messages import Codec
 
 __all__ = ["ChannelServer"]
 
-_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class ChannelServer:
@@ -67,12 +67,14 @@ class ChannelServer:
         self._handshake_timeout = handshake_timeout
         self._max_clients = max_clients
         try:
-            self._selector = selectors.DefaultSelector()
+            self._epoll = select.epoll()
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
             with suppress(AttributeError):
-                self._selector.close()
+                self._epoll.close()
             raise as_descriptor_error(error, "couldn't create a descriptor of events") from error
+        self._watched: dict[int, Callable[[int], object]] = {}  # what to call with the events of a descriptor
+        self._numbers: dict[Channel, int] = {}  # descriptors of channels, which may be closed already
         self._listeners: list[Listener] = []
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
@@ -87,7 +89,7 @@ class ChannelServer:
         self._stopping = False
         self._unsent: dict[Channel, None] = {}  # channels with posted messages, in order
         try:
-            self._selector.register(self._bell, _READ, self._drain_bell)
+            self._epoll.register(self._bell, _READ)
             self.listen(path, key, on_open)
         except BaseException:
             self._release(unlink=True)
@@ -104,39 +106,56 @@ class ChannelServer:
         """
         listener = Listener(path, key, self._codec)
         self._listeners.append(listener)
-        self._selector.register(listener, _READ, partial(self._accept, listener, on_open))
+        self._epoll.register(listener.fileno(), _READ)
+        self._watched[listener.fileno()] = partial(self._accept, listener, on_open)
 
     def run(self) -> None:
         """Serve until `stop` is called; then close all channels and stop listening."""
         try:
             while not self._stopping:
-                self._flush()
+                if self._unsent:
+                    self._flush()
                 self._turning = 0  # before the look at the calls: a signal handler may add one
                 wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
-                ready = self._selector.select(0.0 if self._calls else wait)
+                ready = deque(self._epoll.poll(0 if self._calls else wait))
                 self._turning = threading.get_ident()
-                for key, events in ready:
-                    if key.fd in self._selector.get_map():  # an earlier callback may have ended it
-                        _call(partial(key.data, events))
-                # Here, not where the bell is drained: a signal handler may raise there, and the bell would stay silent.
-                self._rung = False
-                while self._calls and not self._stopping:
-                    _call(self._calls.popleft())
-                while self._timers and self._timers[0][0] <= time.monotonic():
-                    _call(heapq.heappop(self._timers)[2])
+                while not self._take_turn(ready):
+                    pass
             self._flush()
         finally:
             self.close()
 
+    def _take_turn(self, ready: deque[tuple[int, int]]) -> bool:
+        """Run all callbacks that are due. Return False after one that raises: its errors must not end the server."""
+        try:
+            while ready:
+                number, events = ready.popleft()
+                if number == self._bell:
+                    os.eventfd_read(number)
+                elif number in self._watched:  # an earlier callback may have ended it
+                    self._watched[number](events)
+            # Here, not where the bell is drained: a signal handler may raise there, and the bell would stay silent.
+            self._rung = False
+            while self._calls and not self._stopping:
+                self._calls.popleft()()
+            while self._timers and self._timers[0][0] <= time.monotonic():
+                heapq.heappop(self._timers)[2]()
+        except Exception:  # noqa: BLE001  # it belongs to no client
+            traceback.print_exc()
+            return False
+        return True
+
     def post(self, channel: Channel, message: object, fds: Sequence[int] = ()) -> None:
         """Send a message to a client, on the server's thread, together with all others of this turn of the loop.
 
-        Raises:
-            ChannelClosedError: the channel is closed.
-            ChannelOverflowError: the client doesn't read, and too much data waits for it.
+        End the connection if the client is gone or doesn't read, or no descriptor is left.
         """
-        channel.post(message, fds, flush=False)
-        self._unsent[channel] = None
+        try:
+            channel.post(message, fds, flush=False)
+        except IPCError as error:
+            self.end(channel, error)
+        else:
+            self._unsent[channel] = None
 
     def _flush(self) -> None:
         """Write what callbacks have posted: one system call for all messages to a client."""
@@ -161,11 +180,13 @@ class ChannelServer:
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
         """Run `callback` whenever `fd` can be read. Call this on the server's thread, or before `run`."""
-        self._selector.register(fd, _READ, lambda events: callback())
+        self._epoll.register(fd, _READ)
+        self._watched[fd] = lambda events: callback()
 
     def unwatch(self, fd: int) -> None:
         """End `watch`. Call this before you close `fd`."""
-        self._selector.unregister(fd)
+        del self._watched[fd]
+        self._epoll.unregister(fd)
 
     def end(self, channel: Channel, error: Exception | None = None) -> None:
         """Close a channel, on the server's thread; `on_close` is called if it was open."""
@@ -174,7 +195,11 @@ class ChannelServer:
         if error is not None:
             self._explain(channel, error)
         del self._channels[channel]
-        self._selector.unregister(channel)
+        number = self._numbers.pop(channel)
+        if number not in self._numbers.values():  # else this one has closed itself, and another one has its number
+            del self._watched[number]
+            with suppress(OSError):
+                self._epoll.unregister(number)
         channel.close()
         if channel in self._opened:
             self._opened.remove(channel)
@@ -202,11 +227,13 @@ class ChannelServer:
         """Drop the parent's server in a forked child. Keep the epoll set, which both processes share."""
         self._stopping = True
         self._channels.clear()
+        self._numbers.clear()
         self._opened.clear()
         self._release(unlink=False)
 
     def _release(self, *, unlink: bool) -> None:
-        self._selector.close()
+        self._epoll.close()
+        self._watched.clear()
         for listener in self._listeners:
             listener.close(unlink=unlink)
         self._calls.clear()
@@ -226,9 +253,6 @@ class ChannelServer:
                 self._rung = False
                 raise
 
-    def _drain_bell(self, events: int) -> None:
-        os.eventfd_read(self._bell)
-
     def _accept(self, listener: Listener, on_open: Callable[[Channel], None], events: int) -> None:
         channel = listener.accept()
         if channel is None:
@@ -237,7 +261,9 @@ class ChannelServer:
             channel.close()
             return
         self._channels[channel] = on_open
-        self._selector.register(channel, _READ, partial(self._serve, channel))
+        number = self._numbers[channel] = channel.fileno()
+        self._watched[number] = partial(self._serve, channel)
+        self._epoll.register(number, _READ)
         channel.on_loss = partial(self._explain, channel)
         channel.on_backlog = partial(self.call_soon, partial(self._await_room, channel))
         # A weak reference: a client that only tests whether a server listens is dropped at once.
@@ -253,15 +279,13 @@ class ChannelServer:
 
     def _await_room(self, channel: Channel) -> None:
         if channel in self._channels and channel.backlog:
-            self._selector.modify(channel, _READ | _WRITE, partial(self._serve, channel))
+            self._epoll.modify(self._numbers[channel], _READ | _WRITE)
 
     def _serve(self, channel: Channel, events: int) -> None:
-        if channel not in self._channels:
-            return  # an earlier callback ended it, and another channel has its number already
         try:
             if events & _WRITE and channel.flush():
-                self._selector.modify(channel, _READ, partial(self._serve, channel))
-            if events & _READ:
+                self._epoll.modify(self._numbers[channel], _READ)
+            if events & ~_WRITE:
                 self._receive(channel)
         except ChannelClosedError:
             self.end(channel)
@@ -282,11 +306,3 @@ class ChannelServer:
         finally:
             for unhandled in received:
                 unhandled.close_fds()
-
-
-def _call(callback: Callable[[], object]) -> None:
-    """Run a callback that belongs to no client. Its errors must not end the server."""
-    try:
-        callback()
-    except Exception:  # noqa: BLE001
-        traceback.print_exc()

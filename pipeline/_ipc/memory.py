@@ -8,7 +8,8 @@ import mmap
 import os
 import stat
 import tempfile
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +71,8 @@ class SharedBlock:
     Attributes:
         fd: the descriptor, which new programs don't inherit; -1 once closed.
         nbytes: size in bytes.
-        array: ``uint8[nbytes]`` over the whole block. The mapping lives as long as this array or a view of it.
+        array: ``uint8[nbytes]`` over the whole block, until `close`. The mapping lives as long as this array or a view.
+        address: address of the block in this process.
 
     Example:
         >>> block = SharedBlock.create(4096)
@@ -80,14 +82,14 @@ class SharedBlock:
         [1, 2, 3]
     """
 
-    __slots__ = ("_array", "_fd", "nbytes")
+    __slots__ = ("_fd", "address", "array", "nbytes")
 
     def __init__(self, fd: int, nbytes: int, *, writable: bool = True) -> None:
-        self._array: npt.NDArray[np.uint8] | None = None
         self._fd = fd
         self.nbytes = nbytes
         try:
-            self._array = np.asarray(_Mapping(fd, nbytes, writable))
+            self.array: npt.NDArray[np.uint8] = np.asarray(_Mapping(fd, nbytes, writable))
+            self.address = int(self.array.ctypes.data)
         except BaseException:
             self.close()
             raise
@@ -132,16 +134,10 @@ class SharedBlock:
     def fd(self) -> int:
         return self._fd
 
-    @property
-    def array(self) -> npt.NDArray[np.uint8]:
-        if self._array is None:
+    def __getattr__(self, name: str) -> NoReturn:  # only called for an attribute that doesn't exist
+        if name == "array":
             raise IPCError("this block of shared memory is closed")
-        return self._array
-
-    @property
-    def address(self) -> int:
-        """Address of the block in this process."""
-        return int(self.array.ctypes.data)
+        raise AttributeError(f"SharedBlock has no attribute {name!r}")
 
     def close_fd(self) -> None:
         """Close the descriptor, once no other process needs it; the mapping stays."""
@@ -151,7 +147,8 @@ class SharedBlock:
 
     def close(self) -> None:
         """Release the block. The mapping stays for the remaining views of it."""
-        self._array = None
+        with suppress(AttributeError):
+            del self.array
         self.close_fd()
 
     def __enter__(self) -> SharedBlock:
@@ -162,7 +159,6 @@ class SharedBlock:
 
     @finalizer
     def __del__(self, close: Any = os.close) -> None:  # bound here: globals are gone at interpreter exit
-        self._array = None
         fd, self._fd = self._fd, -1
         if fd >= 0:
             close(fd)

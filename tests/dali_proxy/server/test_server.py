@@ -33,8 +33,7 @@ from pipeline import Pipeline, fn, pipeline_def
 from pipeline._concurrency.checked_lock import as_interruption
 from pipeline._ipc.arena import Arena
 from pipeline._ipc.channel import Channel
-from pipeline._ipc.frames import FrameParser
-from pipeline._ipc.outgoing import Outgoing
+from pipeline._ipc.frames import FrameParser, Outgoing
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,

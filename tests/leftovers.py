@@ -184,7 +184,7 @@ def _is_orphan_of_ours(pid: int, own: int, mark: bytes | None) -> bool:
 
 
 def _session_helpers() -> set[int]:
-    """Return the processes that multiprocessing starts once and keeps until the interpreter ends."""
+    """Return the processes that multiprocessing and tests/warm_servers.py start once and keep until the end."""
     helpers = {
         getattr(getattr(sys.modules.get(module), variable, None), attribute, None)
         for module, variable, attribute in (
@@ -192,7 +192,8 @@ def _session_helpers() -> set[int]:
             ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
         )
     }
-    return {pid for pid in helpers if pid is not None}
+    templates = getattr(sys.modules.get("tests.warm_servers"), "templates", [])
+    return {pid for pid in [*helpers, *(each.pid for each in templates)] if pid is not None}
 
 
 def _threads() -> dict[int | None, str]:

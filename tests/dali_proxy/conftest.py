@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import gc
+import re
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dali_proxy import DALIServer
 from tests.dali_proxy.indexed import affine, sample
+from tests.warm_servers import warm_servers
 
 MODES = ("process", "thread")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers_start_quickly(request: pytest.FixtureRequest, temporary_folder: Path) -> Iterator[None]:
+    """Fork servers, unless they may use a GPU, from a process that has imported their modules."""
+    with nullcontext() if re.search(r"(?<!not )\bgpu", request.config.getoption("markexpr")) else warm_servers():
+        yield
+
+
+@pytest.fixture
+def fresh_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each server of a test as a fresh interpreter, as those of users."""
+    for starter in ("_host.process", "_pool.pool_process"):
+        monkeypatch.setattr(f"dali_proxy.{starter}.subprocess", subprocess)
 
 
 @pytest.fixture(autouse=True)

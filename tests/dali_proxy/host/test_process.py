@@ -25,6 +25,7 @@ from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import affine, sample
 from tests.waiting import PATIENCE_S, soon, wait_until
 
+pytestmark = pytest.mark.usefixtures("fresh_servers")
 ROOT = Path(__file__).resolve().parents[3]
 
 

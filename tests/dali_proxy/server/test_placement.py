@@ -87,6 +87,7 @@ def with_function() -> Any:
     return fn.crop_mirror_normalize(fn.resize(images, size=(5, 5)))
 
 
+@pytest.mark.usefixtures("fresh_servers")
 @pytest.mark.parametrize(("pipe", "hidden"), [(sample_images, True), (with_function, False)])
 def test_server_of_the_host_stage_sees_no_gpu_unless_the_user_needs_one(
     pipe: Any, hidden: bool, monkeypatch: pytest.MonkeyPatch

@@ -108,6 +108,7 @@ def test_server_starts_stops_and_starts_again(mode: str) -> None:
     assert repr(server) == f"<DALIServer: inputs 'x'; mode={mode}, placement=server; not running>"
 
 
+@pytest.mark.usefixtures("fresh_servers")
 def test_host_process_imports_no_torch_and_no_main() -> None:
     with DALIServer(affine()) as server:
         maps = Path(f"/proc/{server.pid}/maps").read_text()
@@ -550,6 +551,7 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
     assert (server.stats() - before - stats).training > 0
 
 
+@pytest.mark.usefixtures("fresh_servers")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_another_thread_forks_while_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its child would keep a pipe of `Popen` open, which waits until it is closed: two loaders could deadlock."""

@@ -8,19 +8,18 @@ launchers plan, over NumPy arrays in place of device memory.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 
 from pipeline._cuda.compiler import read_source
 from pipeline._cuda.launch import THREADS, Launch
+from tests.built import built
 
 # A build with the <math.h> of C takes less than half as long as one with the templates of C++.
 # A kernel may have the name of a function of a library, such as zlib's `inflate`.
@@ -149,30 +148,23 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
     """
     values = [f"*static_cast<{kind}*>(arguments[{index}])" for index, kind in enumerate(kinds)]
     call = f"reinterpret_cast<void (*)({', '.join(kinds)})>({kernel})({', '.join(values)})"
-    text = text_of(code, call)
-    name = hashlib.sha256(repr((text, options)).encode()).hexdigest()[:16]
-    source = _folder() / f"{name}.cpp"
-    source.write_text(text)
-    library = source.with_suffix(".so")
     assert COMPILER is not None
-    subprocess.run(
-        [COMPILER, *_FLAGS, *options, "-o", str(library), str(source)],
-        check=True,
-        timeout=150,
-    )
-    return ctypes.CDLL(str(library))
+    command = [COMPILER, *_FLAGS, *options]
+    text = text_of(code, call)
+
+    def compile_to(library: Path) -> None:
+        subprocess.run([*command, "-o", library, "-xc++", "-"], input=text, text=True, check=True, timeout=150)
+
+    return ctypes.CDLL(str(built((text, command, _version()), ".so", compile_to)))
+
+
+@cache
+def _version() -> str:
+    assert COMPILER is not None
+    return subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def text_of(code: str, call: str) -> str:
     """Return the C++ of a library with a kernel."""
     barriers = f"#define BARRIERS {int('__sync' in code)}\n"
     return barriers + _PRELUDE + code + _EPILOGUE.replace("CALL", call)
-
-
-@cache
-def _folder() -> Path:
-    import atexit
-
-    folder = mkdtemp(prefix="emulated-kernels-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)

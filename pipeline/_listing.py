@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
-__all__ = ["listed", "suggestion"]
+__all__ = ["did_you_mean", "listed", "plain"]
 
 
 def listed(items: Collection[object], most: int = 8, separator: str = ", ") -> str:
@@ -24,12 +24,29 @@ def listed(items: Collection[object], most: int = 8, separator: str = ", ") -> s
     return named if len(items) <= most else f"{named} and {len(items) - most} more"
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: a similar name, or nothing.
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message, a question with similar names; empty if there are none.
+
+    Args:
+        name: the wrong name.
+        known: the right names. Of names with dots, the last part may be similar, or equal.
 
     Example:
-        >>> suggestion("siz", ["size", "mode"]), suggestion("x", ["size"])
-        (". Did you mean 'size'?", '')
+        >>> did_you_mean("resizee", ["crop", "resize"])
+        ". Did you mean 'resize'?"
+        >>> did_you_mean("uniform", ["random.uniform"])
+        ". Did you mean 'random.uniform'?"
     """
-    similar = difflib.get_close_matches(name, known, 1)
-    return f". Did you mean {similar[0]!r}?" if similar else ""
+    spellings: dict[str, str] = {}
+    for each in known:
+        spellings.setdefault(plain(each.rpartition(".")[2]), each)
+        spellings[plain(each)] = each
+    similarity = 0.75 if len(name) > 4 else 0.6
+    matches = difflib.get_close_matches(plain(name), spellings, 2, similarity)
+    found = dict.fromkeys(spellings[each] for each in matches)
+    return f". Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def plain(name: str) -> str:
+    """Return a name in lower case without underscores."""
+    return name.lower().replace("_", "")

@@ -138,7 +138,7 @@ def _is_pipeline(value: Any, module: ModuleType) -> bool:
 
 
 def _attribute(module: ModuleType, name: str, place: str) -> Any:
-    from pipeline._listing import suggestion
+    from pipeline._listing import did_you_mean
 
     found: Any = module
     for part in name.split("."):
@@ -146,7 +146,7 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
             found = getattr(found, part)
         except AttributeError:
             known = [key for key in vars(found) if not key.startswith("_")]
-            raise CommandError(f"{place} has no {name!r}{suggestion(part, known)}", status=2) from None
+            raise CommandError(f"{place} has no {name!r}{did_you_mean(part, known)}", status=2) from None
     return found
 
 

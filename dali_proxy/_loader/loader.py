@@ -35,6 +35,7 @@ from dali_proxy._loader.resume import (
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import current_context
 from pipeline._graph.location import warn_caller
+from pipeline._listing import did_you_mean
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
@@ -124,7 +125,9 @@ class DataLoader(LoaderOptions):
         try:
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"DataLoader {error}") from None
+            known = {*inspect.signature(DataLoader).parameters, *_OF_TORCH.parameters}
+            hints = "".join(did_you_mean(name, sorted(known)) for name in kwargs.keys() - known)
+            raise TypeError(f"DataLoader {error}{hints}") from None
         self._default_workers: int | None = None  # if the user passes no number
         if "num_workers" not in options and kind_of(dataset) == "map":
             options["num_workers"] = self._default_workers = _default_workers(dali_server)

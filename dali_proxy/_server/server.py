@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import secrets
 import time
@@ -35,6 +36,7 @@ from pipeline._cached_property import cached_property
 from pipeline._compiler.partition import stages_by_device
 from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._definition.decorator import check_known
 from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline._ranks import current_ranks
@@ -60,6 +62,7 @@ def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
     if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
         from pipeline.dynamic import trace  # most servers run pipelines
 
+        check_known(arguments, "DALIServer", inspect.signature(DALIServer).parameters)
         return trace(served, **({"num_threads": -1} if current_ranks().source else {}) | arguments)  # -1: a share
     if not isinstance(served, Pipeline):
         hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(served) else ""

@@ -1,40 +1,26 @@
-"""Suggestions for misspelled names."""
+"""The error for an operator that doesn't exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "missing_operator"]
+from pipeline._declaration.names import class_name
+from pipeline._declaration.synonyms import operators_for
+from pipeline._listing import did_you_mean
 
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with similar names; empty if there are none.
-
-    Args:
-        name: the wrong name.
-        known: the right names. Of names with dots, the last part may be similar, or equal.
-
-    Example:
-        >>> did_you_mean("resizee", ["crop", "resize"])
-        " Did you mean 'resize'?"
-        >>> did_you_mean("uniform", ["random.uniform"])
-        " Did you mean 'random.uniform'?"
-    """
-    spellings: dict[str, str] = {}
-    for each in known:
-        spellings.setdefault(_plain(each.rpartition(".")[2]), each)
-        spellings[_plain(each)] = each
-    found = list(dict.fromkeys(spellings[each] for each in get_close_matches(_plain(name), spellings, 2, 0.75)))
-    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+__all__ = ["missing_operator"]
 
 
 def missing_operator(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """Return the error for a name that a module of operators doesn't have."""
-    text = f"module {module!r} has no operator {name!r}."
+    """Return the error for a name that a module of operators doesn't have. It suggests other names.
+
+    Args:
+        module: the module.
+        name: the wrong name: misspelled, or that of another library.
+        known: the names of operators.
+    """
+    known = list(known)
+    meant = [each for path in operators_for(name) for each in (path, class_name(path)) if each in known]
+    hint = f". Did you mean {' or '.join(map(repr, meant[:3]))}?" if meant else did_you_mean(name, known)
     # With the module as obj, a traceback would suggest one of its names, too.
-    return AttributeError(f"{text}{did_you_mean(name, known)}".removesuffix("."), name=name, obj=None)
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "")
+    return AttributeError(f"module {module!r} has no operator {name!r}{hint}", name=name, obj=None)

@@ -10,10 +10,10 @@ from typing import Any, overload
 from pipeline._definition.conditional import convert
 from pipeline._definition.debug_pipeline import DebugPipeline
 from pipeline._definition.pipeline import Pipeline
-from pipeline._listing import suggestion
+from pipeline._listing import did_you_mean
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["pipeline_def"]
+__all__ = ["check_known", "pipeline_def"]
 
 _PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline.__init__).parameters) - {"self"} | {
     "debug",
@@ -62,7 +62,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         for name, parameter in signature.parameters.items()
         if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
     }
-    _check_known(pipeline_kwargs, fn.__qualname__)
+    check_known(pipeline_kwargs, fn.__qualname__)
 
     @functools.wraps(fn)
     def create(*args: Any, **kwargs: Any) -> Pipeline:
@@ -73,7 +73,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
             )
         graph_arguments = {name: value for name, value in kwargs.items() if name in own}
         pipeline_arguments = {name: value for name, value in kwargs.items() if name not in own}
-        _check_known(pipeline_arguments, fn.__qualname__, own)
+        check_known(pipeline_arguments, fn.__qualname__, own)
         arguments = {**pipeline_kwargs, **pipeline_arguments}
         conditional = bool(arguments.pop("enable_conditionals", False))
         describe = convert(fn) if conditional else fn
@@ -88,10 +88,20 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     return create
 
 
-def _check_known(arguments: dict[str, Any], function: str, own: Iterable[str] = ()) -> None:
+def check_known(arguments: dict[str, Any], function: str, own: Iterable[str] = ()) -> None:
+    """Raise an error if `Pipeline` doesn't have an argument.
+
+    Args:
+        arguments: arguments for `Pipeline` and `pipeline_def`.
+        function: name of the function that they come with.
+        own: names of other arguments, which are suggested, too.
+
+    Raises:
+        ArgumentTypeError: `Pipeline` doesn't have an argument.
+    """
     unknown = sorted(set(arguments) - _PIPELINE_ARGUMENTS)
     if unknown:
         raise ArgumentTypeError(
-            f"{function}: unexpected argument {unknown[0]!r}; neither the graph function nor Pipeline has an argument "
-            f"of this name{suggestion(unknown[0], [*own, *_PIPELINE_ARGUMENTS])}"
+            f"{function}: unexpected argument {unknown[0]!r}; neither the function nor Pipeline has an argument of "
+            f"this name{did_you_mean(unknown[0], [*own, *_PIPELINE_ARGUMENTS])}"
         )

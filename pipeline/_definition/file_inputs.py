@@ -14,7 +14,7 @@ from PIL import Image
 
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._imaging.formats import FORMATS
-from pipeline._listing import suggestion
+from pipeline._listing import did_you_mean
 from pipeline.errors import ArgumentValueError
 
 __all__ = ["FileInputs", "find_images"]
@@ -66,7 +66,7 @@ class FileInputs:
         if unknown:
             raise ArgumentValueError(
                 f"the pipeline has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, nodes)) or 'none'}"
-                + suggestion(unknown[0], nodes)
+                + did_you_mean(unknown[0], nodes)
             )
         open_inputs = [name for name in nodes if name not in values]
         if len(open_inputs) > 1:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pipeline._definition.decorator import check_known
 from pipeline._definition.pipeline import Pipeline
 from pipeline._dynamic.arrays import Batch, Tensor
 from pipeline._dynamic.foreign_draws import ForeignDraws
@@ -58,6 +59,7 @@ def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
         >>> pipe.run(x=np.int32([[1], [2]]))[0].as_array().tolist()
         [[2.0], [4.0]]
     """
+    check_known(arguments, _name(function))
     first, structure = _record_alone(function)
     uses_gpu = any(call.device != "cpu" for call in first.calls)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

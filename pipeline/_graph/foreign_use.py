@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from pipeline._declaration.registry import has_schema
+from pipeline._declaration.synonyms import operators_for
 from pipeline._graph.location import SourceLocation
 from pipeline.errors import ArgumentTypeError
 
@@ -13,14 +14,10 @@ __all__ = ["ForeignUse"]
 
 #: What other libraries call a method, and the function here.
 _REPLACEMENTS = {
-    **dict.fromkeys(("permute", "swapaxes"), "{module}.transpose(x, perm=...)"),
     **dict.fromkeys(("float", "half", "int", "long", "astype", "type"), "{module}.cast(x, dtype=types.FLOAT)"),
     **dict.fromkeys(("mean", "sum", "min", "max", "std"), "{module}.reductions.{name}(x)"),
-    **dict.fromkeys(("unsqueeze",), "{module}.expand_dims(x, axes=...)"),
-    **dict.fromkeys(("view",), "{module}.reshape(x, shape=...)"),
-    **dict.fromkeys(("convert",), "{module}.color_space_conversion(x, image_type=..., output_type=...)"),
     **dict.fromkeys(("clamp", "clip"), "math.clamp(x, low, high) of pipeline or of dynamic"),
-    **dict.fromkeys(("cuda",), "x.gpu()"),
+    **dict.fromkeys(("cuda", "to"), "x.gpu() or x.cpu()"),
 }
 _OPERATOR = 'put the code into a function with @operator_def(framework="torch") (or "numpy"), which gets one sample'
 
@@ -44,9 +41,10 @@ class ForeignUse:
 
     def __getattr__(self, name: str) -> Any:
         kind = type(self).__name__
-        if name.startswith("_"):
+        if name.startswith("_") and name != "__array_interface__":  # that one is for PIL's Image.fromarray
             raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=None)
-        replacement = _REPLACEMENTS.get(name) or ("{module}.{name}(x, ...)" if has_schema(name) else "")
+        operators = [name] if has_schema(name) else operators_for(name)
+        replacement = _REPLACEMENTS.get(name) or (f"{{module}}.{operators[0]}(x, ...)" if operators else "")
         instead = f"use {replacement.format(module=self._module, name=name)}, or " if replacement else ""
         raise AttributeError(
             f"a {kind} of dali-proxy has no attribute {name!r}: {instead}{self._advice()}", name=name, obj=None

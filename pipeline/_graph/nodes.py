@@ -14,13 +14,13 @@ from pipeline._declaration.compatibility import follows_dali
 from pipeline._declaration.names import schema_name
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
-from pipeline._declaration.suggestions import did_you_mean
 from pipeline._graph.branches import Branch, current_branch, within
 from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import Builder, current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation, warn_caller
+from pipeline._listing import did_you_mean
 from pipeline._rng import RandomState
 from pipeline.errors import (
     ArgumentMismatchError,
@@ -379,7 +379,7 @@ def check_repeated(schema: OperatorSchema, created: Mapping[str, Any], called: M
 def _unknown(schema: OperatorSchema, name: str) -> UnknownArgumentError:
     known = sorted(argument.name for argument in schema.arguments)
     return UnknownArgumentError(
-        f'Argument "{name}" is not defined for operator "{schema_name(schema.name)}".{did_you_mean(name, known)} '
+        f'Argument "{name}" is not defined for operator "{schema_name(schema.name)}"{did_you_mean(name, known) or "."} '
         f"Its arguments are: {', '.join(known) or 'none'}"
     )
 

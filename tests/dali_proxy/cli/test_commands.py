@@ -83,8 +83,8 @@ ERRORS = {
     "preview pipes:fet photos": (2, "pipes has no 'fet'. Did you mean 'fed'?"),
     "preview pipes:fed photos --set batchsize=3": (
         2,
-        "pipes:fed: ArgumentTypeError: fed: unexpected argument 'batchsize'; neither the graph function nor Pipeline "
-        "has an argument of this name. Did you mean 'batch_size'?",
+        "pipes:fed: ArgumentTypeError: fed: unexpected argument 'batchsize'; neither the function nor Pipeline has "
+        "an argument of this name. Did you mean 'batch_size'?",
     ),
     "preview pipes:fed photos --set batch_size=many": (
         2,
@@ -92,7 +92,7 @@ ERRORS = {
     ),
     "preview pipes:fed photos --set width=3": (
         2,
-        "pipes:fed: ArgumentTypeError: fed: unexpected argument 'width'; neither the graph function nor Pipeline has "
+        "pipes:fed: ArgumentTypeError: fed: unexpected argument 'width'; neither the function nor Pipeline has "
         "an argument of this name",
     ),
     "preview pipes:broken photos": (1, "pipes:broken: KeyError: 'size'"),

@@ -446,6 +446,10 @@ def test_arguments_are_those_of_torch(server: DALIServer) -> None:
         DataLoader(server, dataset, persistent_workers=True)
     with pytest.raises(TypeError, match="DataLoader got an unexpected keyword argument 'no_such_argument'"):
         DataLoader(server, dataset, no_such_argument=1)
+    with pytest.raises(TypeError, match=r"'batchsize'. Did you mean 'batch_size'"):
+        DataLoader(server, dataset, batchsize=1)
+    with pytest.raises(TypeError, match=r"'placment'.*Did you mean 'placement'"):
+        DALIServer(lambda x: x, placment="auto")
     with pytest.raises(TypeError, match="needs a DALIServer first"):
         DataLoader(dataset, batch_size=4)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="needs a dataset"):

@@ -52,6 +52,9 @@ def test_functions_of_torch_name_the_conversion(function: Callable[[Any], Any]) 
         ("mean", "use dynamic.reductions.mean(x)"),
         ("cuda", "use x.gpu()"),
         ("convert", "use dynamic.color_space_conversion("),
+        ("to", "use x.gpu() or x.cpu()"),
+        ("unsqueeze", "use dynamic.expand_dims(x"),
+        ("__array_interface__", "use .torch() or .numpy()"),  # PIL's Image.fromarray reads it
         ("backward", "use .torch() or .numpy()"),
     ],
 )

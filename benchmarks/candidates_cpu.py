@@ -1,7 +1,7 @@
 """Measure the libraries that the CPU primitives could use: ``python -m benchmarks.candidates_cpu``.
 
 Use one core with the images and windows of the workload, then two threads on separate cores, which shows whether a
-candidate holds the GIL. `docs/decisions-cpu.md` has the results.
+candidate holds the GIL. `benchmarks/results/2026-11-21-imaging-candidates.md` has the results.
 """
 
 from __future__ import annotations

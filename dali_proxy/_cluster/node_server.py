@@ -12,7 +12,7 @@ import torch
 
 from dali_proxy._cluster.batch_pickle import dumps
 from dali_proxy._cluster.result_stream import Address, ResultSender, is_encrypted
-from dali_proxy._common.batch_reading import BatchRequest, Reader, Readers
+from dali_proxy._common.batch_reading import BatchRequest, DatasetReader, DatasetReaders
 from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._host import HOSTS, HostOptions
@@ -58,7 +58,7 @@ class NodeServer:
         self._sender: ResultSender | None = None
         torch.set_num_threads(1)  # as in torch's workers
         self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD_PREFIX}reading")
-        self._readers = Readers(self._load)
+        self._readers = DatasetReaders(self._load)
         self._sessions: set[int] = set()
 
     def start(self, host: RemoteHost) -> Address | None:
@@ -125,10 +125,10 @@ class NodeServer:
             self._sessions.add(request.session)
         return reader.read(request)
 
-    def _load(self, request: BatchRequest) -> Reader:
+    def _load(self, request: BatchRequest) -> DatasetReader:
         import ray
 
-        reader: Reader = pickling.loads(ray.get(request.data[0]))
+        reader: DatasetReader = pickling.loads(ray.get(request.data[0]))
         reader.begin(0, 1, self._node)
         return reader
 

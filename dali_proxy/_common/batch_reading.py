@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["BatchRequest", "Reader", "Readers"]
+__all__ = ["BatchRequest", "DatasetReader", "DatasetReaders"]
 
 _READERS = 4  # readers of a rank that a process keeps: two loaders, and two epochs of each
 
@@ -31,7 +31,7 @@ class BatchRequest(NamedTuple):
     number: int = 0
 
 
-class Reader(Protocol):
+class DatasetReader(Protocol):
     """Reads and collates batches of one loader. It is pickled in the training process."""
 
     def begin(self, number: int, count: int, where: str) -> None:
@@ -47,19 +47,19 @@ class Reader(Protocol):
         """Return a batch, whose placeholders are submitted."""
 
 
-class Readers:
+class DatasetReaders:
     """The readers that a process has loaded. Ranks whose datasets have the same pickle share one.
 
     Args:
         load: function that loads the reader of a request.
     """
 
-    def __init__(self, load: Callable[[BatchRequest], Reader]) -> None:
+    def __init__(self, load: Callable[[BatchRequest], DatasetReader]) -> None:
         self._load = load
-        self._readers: dict[bytes, Reader] = {}
+        self._readers: dict[bytes, DatasetReader] = {}
         self._recent: defaultdict[int, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by rank
 
-    def find(self, request: BatchRequest) -> Reader:
+    def find(self, request: BatchRequest) -> DatasetReader:
         """Return the reader of a request; load it if necessary."""
         if request.reader not in self._readers:
             self._readers[request.reader] = self._load(request)

@@ -1,6 +1,6 @@
 """The host: accepts the connections of workers and consumers, and dispatches their messages.
 
-A `Runner` handles the messages about batches. One thread does all of this except running the pipeline. It waits for
+A `HostRunner` handles the messages about batches. One thread does all of this except running the pipeline. It waits for
 nothing but the sockets: the executor reports through `call_soon`, which wakes it. So no state here needs a lock.
 """
 
@@ -18,7 +18,7 @@ from dali_proxy._host.dispatcher import Dispatcher
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.pinning import Pinner
 from dali_proxy._host.reports import Reports
-from dali_proxy._host.runner import Runner
+from dali_proxy._host.runner import HostRunner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.endpoint import MONITOR_KEY, monitor_path
 from dali_proxy._transport.exchange import LocalExchange
@@ -69,7 +69,7 @@ class Host:
         pipeline: pipeline to run; the host builds it, and `close` closes it.
         options: settings.
         local: receives GPU results that this same process will fetch.
-        on_lost_gpu: see `Runner`.
+        on_lost_gpu: see `HostRunner`.
 
     Raises:
         BuildError: the pipeline can't run here.
@@ -118,7 +118,7 @@ class Host:
         self._failed: dict[int, str] = {}  # variants that can't run, with the reasons
         self._building: threading.Thread | None = None
         server = self.server
-        runner = self._runner = Runner(
+        runner = self._runner = HostRunner(
             first, self._publisher, options, server.call_soon, server.call_later, on_lost_gpu
         )
         self._pin_for(first)

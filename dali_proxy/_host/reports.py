@@ -14,7 +14,7 @@ from dali_proxy._host.clients import Consumer, Monitor
 from dali_proxy._host.host_trace import HostTrace
 from dali_proxy._host.machine import MachineUse
 from dali_proxy._host.requests import Request
-from dali_proxy._host.runner import Runner
+from dali_proxy._host.runner import HostRunner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.protocol import LoopReport, Stats, StatsRequest
 from pipeline._external_source.parallel.launch import worker_pids
@@ -40,7 +40,7 @@ class Reports:
 
     def __init__(
         self,
-        runner: Runner,
+        runner: HostRunner,
         variants: Callable[[], Iterable[Variant]],
         call_soon: Callable[[Callable[[], None]], None],
         clients: Callable[[], Iterable[object]],

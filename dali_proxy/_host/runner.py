@@ -33,7 +33,7 @@ from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
-__all__ = ["Runner"]
+__all__ = ["HostRunner"]
 
 # Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
 # take as long, and the other clients hardly wait.
@@ -47,7 +47,7 @@ _GONE = (
 )
 
 
-class Runner:
+class HostRunner:
     """Handles the messages about batches.
 
     A batch takes this path: `submit` queues it, `_start_queued` gives it to the executor, which calls `_done` and

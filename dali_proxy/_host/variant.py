@@ -52,7 +52,7 @@ class Variant:
         number: see above.
         sends_origin: whether consumers continue its batches.
         executor: runs it.
-        submit: starts a batch; see `pipeline._definition.running.Runner`.
+        submit: starts a batch; see `pipeline._definition.running.PipelineRunner`.
         next_number: returns the number of the next batch, for `order`.
         order: the order of the results, by these numbers; None if the device stage can't call the user's code, so that
             it doesn't matter.

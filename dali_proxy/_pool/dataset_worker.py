@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dali_proxy._common.batch_reading import BatchRequest, Reader, Readers
+from dali_proxy._common.batch_reading import BatchRequest, DatasetReader, DatasetReaders
 from dali_proxy._common.bound_process import unblock_interrupts
 from dali_proxy._pool.parcel import send_batch
 from dali_proxy._transport.endpoint import Endpoint, open_channel
@@ -44,7 +44,7 @@ class _Worker:
     def __init__(self, endpoint: Endpoint, number: int, count: int) -> None:
         self._number, self._count = number, count
         self._channel, _ = open_channel(endpoint, "dataset worker", f"worker {number}")
-        self._readers = Readers(self._load)
+        self._readers = DatasetReaders(self._load)
         self._block: SharedBlock | None = None  # the reader that comes with the current request
 
     def run(self) -> None:
@@ -71,6 +71,6 @@ class _Worker:
 
     def _load(self, request: BatchRequest) -> Any:
         assert self._block is not None  # it comes with each request
-        reader: Reader = pickling.loads(self._block.array.tobytes())
+        reader: DatasetReader = pickling.loads(self._block.array.tobytes())
         reader.begin(self._number, self._count, "")
         return reader

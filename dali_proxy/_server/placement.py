@@ -26,7 +26,7 @@ from pipeline._compiler.partition import (
 from pipeline._declaration.registry import implementation
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
-from pipeline._operator_api.reader import Reader
+from pipeline._operator_api.reader import ReaderOperator
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
@@ -274,7 +274,7 @@ def depends_on_order(pipeline: Pipeline) -> bool:
     graph = pipeline._internals.graph
     return any(
         (node.schema.fed and node.name not in graph.fed_inputs)
-        or issubclass(operator := implementation(node.operator, node.device), Reader)
+        or issubclass(operator := implementation(node.operator, node.device), ReaderOperator)
         or operator.traits.in_order
         for node in graph.nodes
     )

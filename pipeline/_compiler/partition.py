@@ -14,7 +14,7 @@ from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.on_cpu import COPIES, has_cpu_form
 from pipeline._graph.renumbering import checked_graph, renumbered
-from pipeline._operator_api.reader import Reader
+from pipeline._operator_api.reader import ReaderOperator
 from pipeline._operators import user_code
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline._operators.user_code.external_source import EXTERNAL_SOURCE
@@ -222,7 +222,7 @@ def _brings_data(node: GraphNode) -> bool:
 
 
 def _reads_data(node: GraphNode) -> bool:
-    return node.schema.fed or issubclass(implementation(node.operator, node.device), Reader)
+    return node.schema.fed or issubclass(implementation(node.operator, node.device), ReaderOperator)
 
 
 def _add(node: GraphNode, nodes: list[GraphNode], moved: dict[Edge, Edge]) -> None:

@@ -12,7 +12,7 @@ from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.cpu_only import cpu_is_requested, warn_of_absent_gpu, warn_of_move
-from pipeline._definition.running import Runner
+from pipeline._definition.running import PipelineRunner
 from pipeline._definition.server_process import in_server_process
 from pipeline._definition.sources import SourceGroup
 from pipeline._executor.program import Program
@@ -80,7 +80,7 @@ class PipelineInternals:
         self._iterator_api = ""  # the way of an iterator while it calls the pipeline's methods
         self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
         self._sources: SourceGroup | None = None
-        self._runner: Runner | None = None
+        self._runner: PipelineRunner | None = None
         self._finalizer: Finalizer | None = None  # closes a pipeline that is dropped without close()
 
     def declare(self, arguments: PipelineArguments) -> None:
@@ -156,7 +156,7 @@ class PipelineInternals:
         return {} if self.checkpoint is None else self.checkpoint.notes
 
     @property
-    def runner(self) -> Runner:
+    def runner(self) -> PipelineRunner:
         """The runner. Reading this builds the pipeline."""
         if self._runner is None:
             self._owner().build()
@@ -226,7 +226,7 @@ class PipelineInternals:
         if self.arguments.enable_checkpointing:
             self._sources.warn_about_checkpoints()
         try:
-            runner = Runner(self.graph, self.arguments, self._sources, self._iter_setup(default_setup))
+            runner = PipelineRunner(self.graph, self.arguments, self._sources, self._iter_setup(default_setup))
             self._close_by(runner.close)
             if self.checkpoint is not None:
                 runner.restore(self.checkpoint.position)

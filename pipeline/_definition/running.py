@@ -27,7 +27,7 @@ from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["Position", "Runner"]
+__all__ = ["PipelineRunner", "Position"]
 
 Outputs = tuple[TensorList, ...]
 
@@ -97,7 +97,7 @@ def _without_frames(error: BaseException) -> BaseException:
     return error
 
 
-class Runner:
+class PipelineRunner:
     """Runs the batches of a graph: keeps several in flight and returns their outputs in order.
 
     Only one thread may use it; but any thread may call `submit` and `inputs.feed`. An error belongs to its batch: it

@@ -12,7 +12,7 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._executor.running_batch import RunningBatch
 from pipeline._graph.graph import Edge
 from pipeline._operator_api.joined_batches import MergedBatch
-from pipeline._operator_api.reader import Reader
+from pipeline._operator_api.reader import ReaderOperator
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Merger", "make_merger"]
@@ -139,4 +139,4 @@ def _fits(operator: Any) -> bool:
     if operator.traits.per_sample:
         return True
     node = operator.node
-    return not (operator.traits.in_order or node.schema.fed or node.branch or isinstance(operator, Reader))
+    return not (operator.traits.in_order or node.schema.fed or node.branch or isinstance(operator, ReaderOperator))

@@ -11,7 +11,7 @@ from pipeline._declaration.registry import lookup
 from pipeline._graph.graph import Edge, Graph
 from pipeline._operator_api.batch_reads import BatchReads, SamplesInFlight
 from pipeline._operator_api.error_context import describe_failure
-from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
+from pipeline._operator_api.reader import ReaderMeta, ReaderOperator, ReaderPosition
 from pipeline.errors import OperatorError, PipelineError, SerializationError
 
 __all__ = ["ReaderGroup"]
@@ -26,7 +26,7 @@ class ReaderGroup:
     """
 
     def __init__(self, graph: Graph, operators: Mapping[int, Any]) -> None:
-        self._readers = {index: each for index, each in operators.items() if isinstance(each, Reader)}
+        self._readers = {index: each for index, each in operators.items() if isinstance(each, ReaderOperator)}
         self._origins = _origins(graph, self._readers)
         self._nothing = BatchReads({}, self._origins)
         self._lock = new_lock(Level.READER_GROUP, "reader group")  # a batch takes its samples from all readers at once

@@ -16,14 +16,14 @@ from pipeline._user_functions.seeding import Caller
 from pipeline.errors import InputError, InputTypeError, MissingOutputError
 from pipeline.types import BatchInfo, SampleInfo
 
-__all__ = ["EndOfData", "ReadFailure", "Reader", "make_reader"]
+__all__ = ["EndOfData", "ReadFailure", "SourceReader", "make_reader"]
 
 
 class EndOfData(Exception):
     """A source has no more data in this epoch.
 
     Attributes:
-        position: position of the source; see `Reader.position`.
+        position: position of the source; see `SourceReader.position`.
     """
 
     def __init__(self, position: int = 0) -> None:
@@ -45,7 +45,7 @@ class ReadFailure(Exception):
         self.sample = sample
 
 
-class Reader(ABC):
+class SourceReader(ABC):
     """Reads a source.
 
     Args:
@@ -100,7 +100,7 @@ def _tuple_of(wanted: Any) -> tuple[Any]:
     return (wanted,)
 
 
-class _SampleReader(Reader):
+class _SampleReader(SourceReader):
     """Reads a source of samples."""
 
     def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
@@ -129,7 +129,7 @@ class _SampleReader(Reader):
     def _sample(self, wanted: SampleInfo) -> Any: ...
 
 
-class _BatchReader(Reader):
+class _BatchReader(SourceReader):
     """Reads a source of batches."""
 
     def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
@@ -244,8 +244,8 @@ class _BatchItems(_BatchReader):
         return self._pass.position(epoch)
 
 
-def make_reader(spec: SourceSpec, max_batch_size: int) -> Reader:
-    """Return the `Reader` of a source."""
+def make_reader(spec: SourceSpec, max_batch_size: int) -> SourceReader:
+    """Return the `SourceReader` of a source."""
     if spec.iterable:
         return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size)
     return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size)

@@ -9,7 +9,7 @@ from pipeline._operator_api.batch_reads import SamplesInFlight
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.traits import Traits
 
-__all__ = ["Reader", "ReaderMeta", "ReaderPosition"]
+__all__ = ["ReaderMeta", "ReaderOperator", "ReaderPosition"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ReaderPosition:
     num_shards: int = 0
 
 
-class Reader(BatchOperator):
+class ReaderOperator(BatchOperator):
     """An operator without inputs that reads a data set.
 
     The executor calls `begin` for each batch, in order. `run` computes the outputs from the result of `begin`, which is

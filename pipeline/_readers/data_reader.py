@@ -14,7 +14,7 @@ from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, Setup
-from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
+from pipeline._operator_api.reader import ReaderMeta, ReaderOperator, ReaderPosition
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.upload import upload
 from pipeline._readers.arguments import ReaderArguments
@@ -32,7 +32,7 @@ __all__ = ["DataReader", "reads"]
 _MOST_THREADS = 8
 
 
-class DataReader(Reader):
+class DataReader(ReaderOperator):
     """Reads a dataset ahead of the pipeline, on separate threads.
 
     Reading waits for disks and networks, so it must not block the threads of the CPU stage.

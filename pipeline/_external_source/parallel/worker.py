@@ -18,7 +18,7 @@ import numpy as np
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._external_source.parallel.packing import pack, unpack
 from pipeline._external_source.parallel.protocol import CrashReport, Done, Ended, Failed, Segment, Task, clip
-from pipeline._external_source.reader import EndOfData, Reader, ReadFailure, make_reader
+from pipeline._external_source.reader import EndOfData, ReadFailure, SourceReader, make_reader
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.location import user_traceback
 from pipeline._graph.reasons import reason_of
@@ -66,7 +66,7 @@ class Worker:
         self._channel = channel
         self._specs = specs
         self._max_batch_size = max_batch_size
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, SourceReader] = {}
         self._blocks: dict[int, Block] = {}  # results in use, by task
         self._inputs = ArenaReader()
         self._generators = GlobalGenerators()

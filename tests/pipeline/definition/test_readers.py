@@ -14,7 +14,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph import apply_operator
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
+from pipeline._operator_api.reader import ReaderMeta, ReaderOperator, ReaderPosition
 from pipeline.tensors import TensorListCPU
 
 
@@ -29,7 +29,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
     schema = register(OperatorSchema("readers.numbers", "Counts.", arguments=(*counts, shard, *choices)))
 
     @implements(schema, "cpu")
-    class Numbers(Reader):
+    class Numbers(ReaderOperator):
         @property
         def meta(self) -> ReaderMeta:
             value = self.node.argument

@@ -74,7 +74,7 @@ class Variant:
         self._max_batch_size = internals.arguments.batch_size
         self._inputs = tuple(internals.graph.fed_inputs.values())
         self._declared = {node.index for node in self._inputs if declares_data(node)}
-        self._path_inputs = {node.inputs[0].node for node in internals.graph.find("io.file.read")}
+        self._path_inputs = {node.inputs[0].node for node in internals.graph.find(Role.FILE_READ)}
         self._publisher = publisher
         self._planning = Planning(device_stage) if device_stage else None
         self.executor = internals.runner.executor

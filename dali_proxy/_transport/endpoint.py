@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.protocol import CODEC, VERSION, Goodbye, Hello, Welcome, check_versions
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from pipeline._declaration.schema import Role
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError, ProtocolError
@@ -141,9 +142,9 @@ def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
     """
     specs = []
     graph = pipeline._internals.graph
-    paths = {node.inputs[0].node for node in graph.find("io.file.read")}
+    paths = {node.inputs[0].node for node in graph.find(Role.FILE_READ)}
     for name, node in graph.fed_inputs.items():
-        if node.operator != "external_source":
+        if node.schema.role is not Role.EXTERNAL_SOURCE:
             raise GraphError(
                 f"{node.display} makes several batches from one input, so a proxy can't feed it: use "
                 "fn.decoders.video of an fn.external_source"

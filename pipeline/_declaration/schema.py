@@ -54,6 +54,14 @@ class Role(Enum):
     TRANSFORM = "transform"
     #: Points, which aren't frames, and are mapped by matrices.
     MAPPED_POINTS = "mapped points"
+    #: Data of the user: fed, or read from a source.
+    EXTERNAL_SOURCE = "external source"
+    #: The contents of files, whose paths are data.
+    FILE_READ = "files of paths"
+    #: Samples as sequences of arguments, one for each frame.
+    PER_FRAME = "per frame"
+    #: A pipeline of NVIDIA's package.
+    NVIDIA_PIPELINE = "NVIDIA's pipeline"
 
 
 class _Required(Enum):

@@ -168,7 +168,7 @@ class DebugBuilder(GraphBuilder):
     def _fed_data(self, kept: KeptCall) -> TensorList:
         """Return the data of an `external_source`: from its source, or data that was fed."""
         node = kept.node
-        if node.operator != "external_source":
+        if node.schema.role is not Role.EXTERNAL_SOURCE:
             raise GraphError(f"{node.display} can't run in debug mode\n  at {node.location}")
         output = node.argument("source")
         if output is None:

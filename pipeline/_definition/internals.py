@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pipeline._concurrency.finalizers import Finalizer
+from pipeline._declaration.schema import Role
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.cpu_only import cpu_is_requested, warn_of_absent_gpu, warn_of_move
@@ -253,7 +254,7 @@ class PipelineInternals:
         node = nodes[name]
         batch = to_batch(data, layout or None, f"input {name!r}")
         inputs, size = self.runner.inputs, self.arguments.batch_size
-        if node.operator == "external_source":
+        if node.schema.role is Role.EXTERNAL_SOURCE:
             batch, copy = check_batch(batch, node, size), self.runner.executor.copy_input
             inputs.feed(name, take_over(batch, node, copy, data, cuda_stream, use_copy_kernel))
         else:

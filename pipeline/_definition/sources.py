@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._declaration.schema import Role
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.functions import start_functions
 from pipeline._definition.server_process import in_server_process
@@ -55,7 +56,7 @@ class SourceGroup:
         num_workers, start_method, pickler = arguments.py_num_workers, arguments.py_start_method, arguments.pickler
         self._pool: WorkerPool | None = None
         by_spec: dict[SourceSpec, list[GraphNode]] = {}
-        for node in graph.find("external_source"):
+        for node in graph.find(Role.EXTERNAL_SOURCE):
             source = node.argument("source")
             if source is not None:
                 by_spec.setdefault(source.spec, []).append(node)

@@ -11,10 +11,10 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.gather import gathered
 from pipeline._compiler.plan import Plan
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._declaration.schema import Role
 from pipeline._executor.device import Device
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.request import DeviceMemory, ExecutorConfig, OutputAllocator
-from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BatchMemory"]
@@ -46,7 +46,7 @@ class BatchMemory:
         self._pinned_buffers = BufferPool(pin_for=None if device is None else device.device_id)
         #: Fed inputs that are copied to the GPU.
         self._uploaded = {node.name for node in graph.inputs if node.device == "gpu"} | {
-            graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
+            graph.nodes[edge.node].name for node in graph.find(Role.COPY_TO_GPU) for edge in node.inputs
         }
 
     @property

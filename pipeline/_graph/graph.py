@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pipeline._cached_property import cached_property
 from pipeline._declaration.registry import lookup
-from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration.schema import OperatorSchema, Role
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode
 from pipeline._graph.numbering import Numbering
@@ -145,9 +145,9 @@ class Graph:
         """Return "cpu" or "gpu"."""
         return self.nodes[edge.node].output_device
 
-    def find(self, operator: str) -> tuple[GraphNode, ...]:
-        """Return the nodes of an operator, in order."""
-        return tuple(node for node in self.nodes if node.operator == operator)
+    def find(self, role: Role) -> tuple[GraphNode, ...]:
+        """Return the nodes with a role, in order."""
+        return tuple(node for node in self.nodes if node.schema.role is role)
 
     @cached_property
     def inputs(self) -> tuple[GraphNode, ...]:
@@ -164,7 +164,9 @@ class Graph:
         """The numbers of nodes whose layout may begin with F, because they depend on a sequence."""
         found: set[int] = set()
         for node in self.nodes:
-            begins = node.operator == "per_frame" or (node.schema.fed and (node.argument("layout") or "")[:1] == "F")
+            begins = node.schema.role is Role.PER_FRAME or (
+                node.schema.fed and (node.argument("layout") or "")[:1] == "F"
+            )
             if begins or any(edge.node in found for edge in (*node.inputs, *node.argument_inputs.values())):
                 found.add(node.index)
         return frozenset(found)

@@ -76,7 +76,7 @@ def move_to_cpu(graph: Graph) -> MovedGraph:
 
 def has_cpu_form(node: GraphNode) -> bool:
     """Return whether an operator that was declared for the GPU can run on the CPU instead."""
-    return node.operator != "nvidia_pipeline" and has_implementation(node.operator, "cpu")
+    return node.schema.role is not Role.NVIDIA_PIPELINE and has_implementation(node.operator, "cpu")
 
 
 def check_movable(node: GraphNode) -> None:
@@ -85,7 +85,7 @@ def check_movable(node: GraphNode) -> None:
     Raises:
         DeviceError: it can't.
     """
-    if node.operator == "nvidia_pipeline":
+    if node.schema.role is Role.NVIDIA_PIPELINE:
         raise DeviceError(
             "a pipeline that was made with NVIDIA's package can't be moved to the CPU: create it with device_id=None "
             "and operators on the CPU, or import this package in place of NVIDIA's"

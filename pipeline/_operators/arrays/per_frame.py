@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema, Role
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
@@ -32,6 +32,7 @@ Samples without a layout get "F" and a "*" for each other dimension.""",
             ),
         ),
         devices=("cpu", "gpu"),
+        role=Role.PER_FRAME,
     )
 )
 

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.paths import PathTable
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -33,6 +33,7 @@ process, or of the dataset that passes them to a server's proxy. The output is t
             Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never memory-mapped.", False),
             Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
         ),
+        role=Role.FILE_READ,
     )
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema, Role
 from pipeline._external_source.spec import ONLY_PARALLEL, SourceOutput, describe_source
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, apply_operator
@@ -182,6 +182,7 @@ EXTERNAL_SOURCE = register(
         ),
         devices=("cpu", "gpu"),
         fed=True,
+        role=Role.EXTERNAL_SOURCE,
         function=external_source,
     )
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -45,6 +45,7 @@ error the pipeline is built again, because DALI's pipelines can't continue.""",
         outputs=_output_count,
         variadic=True,
         hidden=True,
+        role=Role.NVIDIA_PIPELINE,
     )
 )
 

@@ -150,7 +150,7 @@ def test_source_that_a_kernel_reads_twice_is_moved_twice() -> None:
 def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
     """Return the launch that the operators of the whole graph plan."""
     graph, config = pipe._internals.graph, pipe._internals.arguments.executor_config()
-    nodes = [graph.find(name)[0] for name in ("random_resized_crop", "crop_mirror_normalize")]
+    nodes = [node for node in graph.nodes if node.operator in ("random_resized_crop", "crop_mirror_normalize")]
     nothing: Any = None
     batch = Batch(BatchRequest(4, key=KEY), config.seed, nothing, nothing, BatchReads({}, {}), {})
     for name, value in (("mirror", COINS), ("mean", MEANS)):

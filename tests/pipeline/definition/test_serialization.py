@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline import Pipeline, errors, fn, pipeline_def, types
 from pipeline._declaration.registry import all_schemas, has_implementation, modules_of
+from pipeline._declaration.schema import Role
 from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host
 from tests.environment import with_project
@@ -223,7 +224,7 @@ def test_outputs_of_one_source_stay_together() -> None:
     copy.close()
     pipe.close()
     copy = deserialize_for_host(serialize_for_host(pipe))
-    assert len({node.argument("source").spec for node in copy._internals.graph.find("external_source")}) == 1
+    assert len({node.argument("source").spec for node in copy._internals.graph.find(Role.EXTERNAL_SOURCE)}) == 1
 
 
 def test_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, pipeline_def, types
+from pipeline._declaration.schema import Role
 from pipeline._graph.selecting import select
 from tests.pipeline.graphs import graph_of
 
@@ -85,6 +86,6 @@ def test_arithmetic_on_random_scalars_leaves_its_branch() -> None:
     images, sign = fn.external_source(name="images"), fn.random.coin_flip()
     results = select(fn.random.coin_flip(), [lambda: tuple(describe(images, sign)) for _ in range(2)])
     graph = graph_of(list(results))
-    inside = [node.arguments["operation"] for node in graph.find("arithmetic") if node.branch]
+    inside = [node.arguments["operation"] for node in graph.find(Role.ARITHMETIC) if node.branch]
     assert sorted(inside) == ["add", "add", "floordiv", "floordiv"]
-    assert [node.arguments["operation"] for node in graph.find("arithmetic") if not node.branch] == ["mul", "add"]
+    assert [node.arguments["operation"] for node in graph.find(Role.ARITHMETIC) if not node.branch] == ["mul", "add"]

@@ -76,7 +76,7 @@ def recommend(
     yield from measure([Configuration(chosen.workers, each) for each in threads])
     if bench.pipeline._internals.graph.uses_gpu:
         chosen = _choose(results).configuration
-        others: tuple[Placement, ...] = ("cores", "consumer")
+        others: tuple[Placement, ...] = ("engine", "cores", "consumer")
         for each in others:
             with suppress(GraphError):  # not all operators can run there
                 yield from measure([Configuration(chosen.workers, chosen.threads, each)])

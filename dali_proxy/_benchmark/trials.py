@@ -24,7 +24,7 @@ from pipeline.errors import PipelineError
 
 __all__ = ["Bench", "Configuration", "Result"]
 
-Placement = Literal["server", "cores", "consumer"]
+Placement = Literal["server", "engine", "cores", "consumer"]
 
 _WARM_UP = 6  # maximum number of batches before a measurement: workers start, and batches were prefetched
 _USUAL_SIZE = (224, 224)  # of the images for torch, if those of the pipeline have no common size

@@ -13,6 +13,7 @@ import itertools
 import json
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,20 +58,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.6)
     parser.add_argument("--priority", type=int, default=0, help="priority of the thread's streams: 0 is the lowest")
-    parser.add_argument("--modes", default=",".join(MODES).replace(", ", "+"))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=[*MODES])
     parser.add_argument("--own-stream", action="store_true", help="train on a stream that isn't the default one")
     parser.add_argument("--profile", action="store_true", help="print what the thread's calls and kernels wait for")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    modes = [name.replace("+", ", ") for name in options.modes.split(",")]
     with TemporaryDirectory() as folder:
         write_images(Path(folder), 256, options.size)
         files = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
-    with torch.cuda.stream(torch.cuda.Stream() if options.own_stream else torch.cuda.default_stream()):
+    own: Any = torch.cuda.Stream  # torch declares no types for it
+    with torch.cuda.stream(own() if options.own_stream else torch.cuda.default_stream()):
         found = [
             measured
             for batch_size in map(int, options.batches.split(","))
-            for measured in measure(options.network, files[:batch_size], modes, options)
+            for measured in measure(options.network, files[:batch_size], options.modes, options)
         ]
     if options.json:
         options.json.write_text(json.dumps({"device": torch.cuda.get_device_name(0), "rows": found}, indent=1))
@@ -139,9 +140,9 @@ def profiled(train: Callable[[], Any]) -> str:
             place = event.get("args", {}).get("stream") if event["cat"][:4] != "cuda" else event["tid"]
             sums.setdefault((event["cat"], place, event["name"][:60]), []).append(event["dur"])
     ranked = sorted(sums.items(), key=lambda item: (item[0][0], str(item[0][1]), -sum(item[1])))
-    lines, shown = [], {}
+    lines, shown = [], Counter[tuple[str, Any]]()
     for (kind, place, name), times in ranked:
-        shown[kind, place] = shown.get((kind, place), 0) + 1
+        shown[kind, place] += 1
         if shown[kind, place] <= 7:
             lines.append(f"  {kind:<12} {place!s:>8} {len(times):>5} x {statistics.mean(times):>9.1f} us, "
                          f"most {max(times):>9.1f}  {name}")  # fmt: skip

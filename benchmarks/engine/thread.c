@@ -1,6 +1,6 @@
 /* A thread that decodes batches of JPEGs on the engine at a given rate, and never needs Python's lock.
 
-   Each of its two states has its own stream, which is idle when a call begins. The numbers of libnvjpeg's and of the
+   Each of its two states has its own stream, which is idle when a call begins. The addresses of libnvjpeg's and of the
    driver's functions are passed in, so that nothing of CUDA is needed to compile this. */
 
 #define _GNU_SOURCE
@@ -77,6 +77,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
+int size_of_work(void) { return sizeof(Work); }
 int start(Work *w) { return pthread_create(&w->thread, NULL, work, w); }
 int end(Work *w) {
     __atomic_store_n(&w->stop, 1, __ATOMIC_RELEASE);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import subprocess
 import tempfile
 import time
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import cupy
-import cv2
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from pipeline._codecs.missing import load_nvjpeg
 
@@ -78,6 +79,7 @@ class EngineThread:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._native = _compiled()
         self._kept: list[Any] = []
+        self._outputs: list[Any] = []
         self.batch_size = len(files)
         handle, context = c_void_p(), c_void_p()
         cupy.zeros(1)
@@ -101,15 +103,14 @@ class EngineThread:
             block=SIZE,
             batch_size=len(files),
         )
-        shapes = [cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR).shape[:2] for file in files]
+        shapes = [Image.open(io.BytesIO(file)).size[::-1] for file in files]
         for state in range(STATES):
             stream, event = c_void_p(), c_void_p()
             _check(self._driver.cuStreamCreateWithPriority(byref(stream), 1, priority))
             _check(self._driver.cuEventCreate(byref(event), 1 | 2))  # blocking waits, no timing
             work.streams[state], work.events[state] = stream, event
-            output = cupy.empty((len(files), SIZE, SIZE, 3), np.uint16)
-            self._kept.append(output)
-            work.outputs[state] = output.data.ptr
+            self._outputs.append(cupy.empty((len(files), SIZE, SIZE, 3), np.uint16))
+            work.outputs[state] = self._outputs[-1].data.ptr
             for planes in (0, 1):
                 created = c_void_p()
                 _check(self._library.nvjpegJpegStateCreate(handle, byref(created)))
@@ -125,7 +126,7 @@ class EngineThread:
                 _check(self._library.nvjpegDecodeParamsCreate(handle, byref(parameters)))
                 kind = PLANES if planes else COLOURS
                 _check(self._library.nvjpegDecodeParamsSetOutputFormat(parameters, kind))
-                made[number] = parameters.value
+                made[number] = parameters.value or 0
             work.parameters[planes] = self._keep(made)
         cupy.cuda.Device().synchronize()
         self._native.start(byref(work))
@@ -145,17 +146,14 @@ class EngineThread:
         return int(self._work.batches)
 
     def output(self) -> npt.NDArray[np.float32]:
-        """Return what the last launch wrote."""
+        """Return the images of an earlier launch: bfloat16 numbers, as float32."""
         cupy.cuda.Device().synchronize()
-        bits = self._kept_output().astype(np.uint32) << 16
+        bits: npt.NDArray[np.uint32] = self._outputs[0].get().astype(np.uint32) << 16
         return bits.view(np.float32)
 
     def close(self) -> None:
         """End the thread."""
         self._native.end(byref(self._work))
-
-    def _kept_output(self) -> npt.NDArray[np.uint16]:
-        return next(kept for kept in self._kept if isinstance(kept, cupy.ndarray) and kept.dtype == np.uint16).get()
 
     def _keep(self, array: npt.NDArray[Any]) -> int:
         self._kept.append(array)
@@ -194,6 +192,7 @@ def _compiled() -> ctypes.CDLL:
     target = folder / "thread.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-pthread", "-o", target, FOLDER / "thread.c"], check=True)
     library = ctypes.CDLL(str(target))
+    assert library.size_of_work() == ctypes.sizeof(_Work)
     library.start.argtypes = library.end.argtypes = [POINTER(_Work)]
     return library
 

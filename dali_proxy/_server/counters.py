@@ -19,9 +19,9 @@ _STARTS = 0.5  # share of the time for which loops wait for their first batches,
 class OperatorTimes:
     """Times of an operator of the pipeline, summed over all threads that ran it.
 
-    Operators of a chain run together, others as one (see `Pipeline.explain`). They run one by one, and are measured,
-    in the second, third, fifth, ... batch, then in every 64th. The times of the other batches are divided in the same
-    proportions.
+    Operators that run as one (see `Pipeline.explain`) have one time, under the names of all of them. Those of a step,
+    such as a chain, are measured apart in the second, third, fifth, ... batch, then in every 64th. The times of the
+    other batches are divided in the same proportions.
 
     Attributes:
         batches: number of batches.

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pipeline._bulk.gather import gather
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._concurrency.cost import charged
 from pipeline._cuda.launch import Launch
 from pipeline._declaration.registry import implementation
 from pipeline._declaration.schema import Role
@@ -255,7 +254,7 @@ class Planner:
             traits = operator.traits
             if (traits.gathers and pixels.reads > 1) or not (traits.elementwise or pixels.is_image):
                 return None
-            with error_context(node, batch), charged(batch.costs, node.index):
+            with error_context(node, batch):
                 pixels = operator.express(batch, pixels)
         return pixels
 

@@ -11,7 +11,6 @@ from typing import Any
 from pipeline._definition.file_inputs import FileInputs
 from pipeline._definition.pipeline import Pipeline
 from pipeline._definition.serializing import with_graph
-from pipeline._executor.statistics import node_labels
 
 __all__ = ["measure_operators"]
 
@@ -23,7 +22,8 @@ def measure_operators(
 ) -> dict[int, float]:
     """Run batches, and return the processor time of each operator in milliseconds per sample, by its number.
 
-    A copy of the pipeline runs. The first batch, which fills caches, isn't counted.
+    Operators that run as one have equal parts of its time. A copy of the pipeline runs. The first batch, which fills
+    caches, isn't counted.
 
     Args:
         pipeline: the pipeline.
@@ -53,11 +53,10 @@ def measure_operators(
                 copy.run(**{name: [sample[name] for sample in samples] for name in graph.fed_inputs})
             first = first or _seconds(copy)
             done += 1
-        seconds = _seconds(copy)
+        seconds, labels = _seconds(copy), copy._internals.runner.executor.statistics.labels
     finally:
         copy.close()
-    labels = node_labels(graph)
-    sharing = Counter(labels.values())  # operators that one line calls have one time
+    sharing = Counter(labels.values())  # operators that one line calls, or that run as one, have one time
     scale = 1000 / (max(done - 1, 1) * _BATCH)
     return {
         index: (seconds[label] - (first.get(label, 0.0) if done > 1 else 0.0)) * scale / sharing[label]

@@ -107,7 +107,6 @@ class Executor:
             self.config = replace(config, device_id=self._device.device_id)
         self.batch_memory = BatchMemory(graph, self._plan, self._device)
         self._operators: dict[int, Any] = {}
-        self.statistics = Statistics(graph, self._operators)
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
             with nullcontext() if self._device is None else self._device.building():
@@ -135,6 +134,8 @@ class Executor:
         self.readers = ReaderGroup(graph, self._operators)
         kernels = getattr(self._device, "kernels", None)
         self.program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
+        #: The counters of its batches, and the cost of its operators.
+        self.statistics = Statistics(graph, self._operators, [step for phase in self.program.phases for step in phase])
         self._constants = Constants(self._plan.constants, self._operators)
         can_merge = fuse and self._shared is None
         self._merger = make_merger(self._plan, self._operators, graph.outputs) if can_merge else None
@@ -350,9 +351,9 @@ class Executor:
             return False
         batch = run.batch
         for step in self.program.phases[run.phase]:
-            batch.costs = self.statistics.begin(step.nodes)
+            batch.costs = self.statistics.begin(step)
             step.run(batch)
-            self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
+            self.statistics.end(step, _UNMEASURED, batch.costs)
         return True
 
     def _queue_of(self, phase: Phase) -> WorkQueue | None:
@@ -454,7 +455,7 @@ class Executor:
             if order is not None and number == order.first:
                 order.begin(batch.number)
                 already = spent() if weight else _UNMEASURED  # the wait isn't the operator's
-            run.step, batch.costs = step, self.statistics.begin(step.nodes)
+            run.step, batch.costs = step, self.statistics.begin(step)
             if traced is None:
                 step.run(batch)
             else:
@@ -464,7 +465,7 @@ class Executor:
             if weight:
                 now = spent()
                 cost, already = now.minus(already, weight), now
-            self.statistics.end(step.nodes, cost, batch.costs)
+            self.statistics.end(step, cost, batch.costs)
             if order is not None and number == order.last:
                 order.end_turn(batch.number)
         if weight:

@@ -83,7 +83,7 @@ class Batch:
         self.nested = False
         #: Statistics of the sizes of outputs, or None.
         self.memory: MemoryStatistics | None = None
-        #: Costs of each operator of the current step, or None.
+        #: Measures the cost of each unit of the current step, or None.
         self.costs: Costs | None = None
         #: Objects that must live until the batch's GPU work is done, such as host memory that is copied to the GPU.
         self.keep_alive: list[Any] = []
@@ -229,4 +229,4 @@ class BatchView(Batch):
     """
 
     def __init__(self, batch: Batch, size: int) -> None:
-        vars(self).update(vars(batch), size=size, chosen={}, costs=None, output_memory=no_output_memory)
+        vars(self).update(vars(batch), size=size, chosen={}, output_memory=no_output_memory)

@@ -70,6 +70,10 @@ class ChainStep(Step):
         #: Whether a trace leaves the samples out, because they are known to take little time.
         self._is_brief = False
 
+    @property
+    def units(self) -> Sequence[tuple[GraphNode, ...]]:
+        return tuple([(node,) for node in self.nodes])
+
     def run(self, batch: Batch) -> None:
         """Compute the chain's results and store them in the batch.
 

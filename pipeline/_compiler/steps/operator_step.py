@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from pipeline._compiler.steps.results import check_batches
 from pipeline._compiler.steps.step import Step
-from pipeline._concurrency.cost import charged
 from pipeline._cuda.context import KernelContext
 from pipeline._graph.graph import Edge
 from pipeline._kernels.expression import PixelExpression
@@ -61,26 +59,17 @@ class OperatorStep(Step):
 
     def _run(self, batch: Batch, branch: Batch) -> None:
         batch.outputs.compute(self._inputs)  # with the error context of their operators
-        for edge, value in zip(self._edges, self.compute(batch, branch), strict=True):
-            batch.keep(edge, value)
-
-    def compute(self, batch: Batch, branch: Batch) -> Sequence[TensorList]:
-        """Run the operator, and return its outputs.
-
-        Args:
-            batch: the full batch.
-            branch: the samples that the operator processes.
-        """
         with error_context(self.node, branch):
             values = branch.values
             inputs = [values[edge] for edge in self._inputs]
-            if self._unqueued is None and batch.costs is None:
+            if self._unqueued is None:
                 returned = self.operator.run(branch, inputs)
             else:
-                direct = nullcontext() if self._unqueued is None else self._unqueued.unqueued()
-                with direct, charged(batch.costs, self.node.index):
+                with self._unqueued.unqueued():
                     returned = self.operator.run(branch, inputs)
-            return check_batches(self.node, returned, branch.size)
+            outputs = check_batches(self.node, returned, branch.size)
+        for edge, value in zip(self._edges, outputs, strict=True):
+            batch.keep(edge, value)
 
 
 class FedInput(OperatorStep):
@@ -92,13 +81,9 @@ class FedInput(OperatorStep):
             if not isinstance(data, TensorListGPU):
                 super().run(batch)
                 return
-            with error_context(self.node, batch), charged(batch.costs, self.node.index):
+            with error_context(self.node, batch):
                 (data,) = self.operator.run(batch, ())
-        if batch.costs is None:
-            batch.keep(self._edges[0], data)
-        else:
-            with charged(batch.costs, self.node.index):
-                batch.keep(self._edges[0], data)
+        batch.keep(self._edges[0], data)
 
 
 class PixelStep(OperatorStep):
@@ -127,7 +112,7 @@ class PixelStep(OperatorStep):
         batch.outputs.compute_rows(self._others)  # with the error context of their operators
         operator, traits = self.operator, self.operator.traits
         pixels = branch.pixels(self._inputs[0], computed=traits.gathers, elements=traits.elementwise)
-        with error_context(self.node, branch), charged(batch.costs, self.node.index):
+        with error_context(self.node, branch):
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
             super()._run(batch, branch)
@@ -152,7 +137,7 @@ class MixingStep(OperatorStep):
                     value = batch.outputs[edge]
                     assert isinstance(value, TensorListGPU)  # those on the CPU are the member's
                     member.keep(edge, value.part(part))
-            member.stream, member.costs = batch.stream, batch.costs
+            member.stream = batch.stream
             super().run(member)
             begin += member.size
         for edge in self._edges:

@@ -36,6 +36,11 @@ class Step(ABC):
             OperatorError: an operator failed.
         """
 
+    @property
+    def units(self) -> Sequence[tuple[GraphNode, ...]]:
+        """The operators whose cost can be measured together only."""
+        return (self.nodes,)
+
     def leaves(self) -> Iterator[Step]:
         """Return the steps of single operators and of chains."""
         yield self
@@ -44,9 +49,9 @@ class Step(ABC):
 class FusedStep(Step):
     """Several steps that a rule of the compiler has replaced by one.
 
-    The replaced steps run instead if a batch measures the cost of each operator, if several batches run as one and
-    samples of a batch are mixed, if the fused step declines a batch, or if it fails: an error then has the context of
-    its operator. If they succeed, the fused step is at fault.
+    The replaced steps run instead if several batches run as one and samples of a batch are mixed, if the fused step
+    declines a batch, or if it fails: an error then has the context of its operator. If they succeed, the fused step is
+    at fault.
 
     Args:
         members: the replaced steps, in order.
@@ -70,7 +75,7 @@ class FusedStep(Step):
 
     def run(self, batch: Batch) -> None:
         failure: Exception | None = None
-        if batch.costs is None and not (batch.members and self.mixes_samples):
+        if not (batch.members and self.mixes_samples):
             try:
                 if self.run_as_one(batch):
                     return
@@ -108,9 +113,19 @@ class Steps(Step):
     def __init__(self, planned: PlannedStep, steps: Sequence[Step], dead: Sequence[Edge]) -> None:
         super().__init__(planned.nodes)
         self.name, self.steps, self._dead = planned.name, tuple(steps), dead
+        self._units = tuple([unit for step in steps for unit in step.units])
+
+    @property
+    def units(self) -> Sequence[tuple[GraphNode, ...]]:
+        return self._units
 
     def run(self, batch: Batch) -> None:
-        for step in self.steps:
-            step.run(batch)
+        if batch.costs is None or len(self.steps) == 1:  # a chain measures its operators
+            for step in self.steps:
+                step.run(batch)
+        else:
+            for step in self.steps:
+                with batch.costs.charge(step.nodes[0].index):
+                    step.run(batch)
         for edge in self._dead:
             batch.outputs.pop(edge, None)

@@ -26,7 +26,7 @@ __all__ = ["GRAPHS", "RECORDS", "environment", "replay", "saved"]
 
 RECORDS = Path(__file__).with_name("replay.json")
 
-#: Sizes of the batches. The operators of the batches 1, 2, 4 and 8 are measured one by one.
+#: Sizes of the batches.
 SIZES = (4, 4, 4, 4, 4, 4, 3, 1, 4, 4, 3, 4)
 SIZE = (12, 10)
 MEAN, STD = [120.0, 110.0, 100.0], [60.0, 61.0, 62.0]

@@ -115,7 +115,7 @@ def test_batches_have_the_bits_of_the_operators(
         for batch in batches:
             batch[1] = batch[1][:5, 1:]
     found = run_batches(define, batches)
-    assert len(issued) >= 5  # the costs of operators are measured in batches 1, 2 and 4
+    assert len(issued) >= len(batches)
     with monkeypatch.context() as patches:
         patches.setattr(ExpressedLaunches, "fits", lambda *arguments: False)
         expected = run_batches(define, batches)

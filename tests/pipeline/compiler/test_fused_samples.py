@@ -11,7 +11,6 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._compiler.rules.fused_images import FusedImages
 from pipeline._imaging.native import compiled
-from pipeline._operator_api.batch import Batch
 from pipeline.errors import OperatorError
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
@@ -118,31 +117,6 @@ def test_fused_operators_give_the_same_bits_of_four_channels() -> None:
 def test_other_operators_run_one_by_one(images: list[np.ndarray], resize: Arguments, normalize: Arguments) -> None:
     one, _ = both(images, "resize", resize, normalize)
     assert one.fused == [False]
-
-
-@needs_compiled
-def test_batches_that_are_measured_have_the_same_bits() -> None:
-    pipe = Pipeline(batch_size=7, num_threads=2, device_id=None)
-    with pipe:
-        data = fn.external_source(name="images")
-        pipe.set_outputs(fn.crop_mirror_normalize(fn.resize(data, size=(24, 40)), **NORMALIZATION))
-    as_one: list[int] = []
-    run = FusedImages.run_as_one
-
-    def watched(step: FusedImages, batch: Batch) -> bool:
-        as_one.append(batch.number)
-        return run(step, batch)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FusedImages, "run_as_one", watched)
-        pipe.build()
-        batches = []
-        for _ in range(5):
-            pipe.feed_input("images", sample_images())
-            batches.append([np.array(sample) for sample in pipe.run()[0]])
-    assert as_one == [0, 3], "1, 2 and 4 are measured"
-    for batch in batches[1:]:
-        np.testing.assert_array_equal(batch, batches[0])
 
 
 @pytest.mark.parametrize("number", [0, 3])

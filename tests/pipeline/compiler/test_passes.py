@@ -143,8 +143,7 @@ def test_rows_of_tables_are_expressed_for_all_branches(device: str, monkeypatch:
 
     monkeypatch.setattr(TableRow, "run", noted)
     together = run(lambda images: turned_branches(images, indices(0, 1, 3, 0, 2, 2, 0, 0, 1)), batches=3)
-    assert ran == [4, 5] * 2  # by the second and third batch, whose operators are measured one by one
-    ran.clear()
+    assert not ran
     monkeypatch.setattr(TabulatedOperators, "run_as_one", lambda *_: False)
     apart = run(lambda images: turned_branches(images, indices(0, 1, 3, 0, 2, 2, 0, 0, 1)), batches=3)
     assert ran == [4, 5] * 3

@@ -47,7 +47,7 @@ def constant_chain(data: Any) -> tuple[Any, ...]:
 def test_repeated_launches_have_the_bits_of_the_operators(device: str, repeated: list[Any]) -> None:
     batches = images(8)
     on_cpu, on_gpu = (run_batches(constant_chain, batches, on_gpu=on_gpu) for on_gpu in (False, True))
-    assert len(repeated) >= 3  # batches 0 and 3 are recorded; the costs of operators are measured in 1, 2 and 4
+    assert len(repeated) >= 6  # two batches are recorded
     for one, other in zip(on_cpu, on_gpu, strict=True):
         for expected, found in zip(one, other, strict=True):
             np.testing.assert_array_equal(expected, found, strict=True)

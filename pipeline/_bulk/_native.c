@@ -1,4 +1,4 @@
-/* Operations on many samples in one call: reading files, and gathering memory. Calls release the GIL while they read or
+/* Operations on many samples in one call: reading files, gathering memory, and filling bins. Calls release the GIL while they read or
    copy, so that threads work on ranges of a batch in parallel, and no Python code runs per sample.
 
    Addresses are columns of 64-bit integers. The caller has checked them. */
@@ -311,10 +311,13 @@ release_buffer:
     return result;
 }
 
+#include "headers/bins.h"
+
 static PyMethodDef functions[] = {
     {"read_files", read_files, METH_VARARGS, read_files_doc},
     {"read_ranges", read_ranges, METH_VARARGS, read_ranges_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
+    {"fill_bins", fill_bins, METH_VARARGS, fill_bins_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -10,7 +10,7 @@ from pipeline._native import find_compiled
 __all__ = ["compiled", "threads_for"]
 
 compiled = find_compiled("_bulk")
-"""The module `_native`: `read_files`, `read_ranges` and `gather`; None if it wasn't built."""
+"""The module `_native`: `read_files`, `read_ranges`, `gather` and `fill_bins`; None if it wasn't built."""
 
 _FEW = 4  # reads that justify another thread
 _MOST_THREADS = 64

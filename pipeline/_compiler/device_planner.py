@@ -252,7 +252,7 @@ class Planner:
             if pixels is None or not isinstance(operator, PixelOperator):
                 return None
             traits = operator.traits
-            if (traits.gathers and pixels.reads > 1) or not (traits.elementwise or pixels.is_image):
+            if (traits.gathers and pixels.reads > 1) or not pixels.may_be_read(elements=traits.elementwise):
                 return None
             with error_context(node, batch):
                 pixels = operator.express(batch, pixels)

@@ -257,7 +257,7 @@ class ExpressedLaunches:
             if edge in found:
                 continue
             pixels, expressions.source = found[node.inputs[0]], sources[node.inputs[0]]
-            if not (operator.traits.elementwise or pixels.is_image):
+            if not pixels.may_be_read(elements=operator.traits.elementwise):
                 return None
             batch.outputs.compute(node.argument_inputs.values())
             before = len(expressions.stored)

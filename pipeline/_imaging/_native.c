@@ -329,6 +329,7 @@ release_values:
 #include "headers/crops.h"
 #include "headers/draws.h"
 #include "headers/jpeg_windows.h"
+#include "headers/patches.h"
 #include "headers/points.h"
 #include "headers/polygons.h"
 #include "headers/signals.h"
@@ -378,6 +379,7 @@ static PyMethodDef functions[] = {
     {"measure_gaussians", measure_gaussians_call, METH_VARARGS, measure_gaussians_doc},
     {"normalize_windows", normalize_windows_call, METH_VARARGS, normalize_windows_doc},
     {"align_windows", align_windows_call, METH_VARARGS, align_windows_doc},
+    {"write_patches", write_patches_call, METH_VARARGS, write_patches_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.launch import ADDRESS, ctype
+from pipeline._imaging.patches import PatchLayout
 from pipeline._kernels.aligned_windows import aligned_windows
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.dimensions import COLUMNS, columns_of
@@ -295,6 +296,12 @@ class PixelExpression(Pixels):
         kinds = dict.fromkeys(fields, ("i4", (2,)))
         colors = self._node("Debayer", f"{algorithm}, ", kinds, fields, channels=channels, reads=9)
         return colors if "C" in self.order else colors.named(self.order + "C")
+
+    def patches(self, layout: PatchLayout) -> PixelExpression:
+        """Return the patches of images whose height and width are multiples of its factor; nothing can follow."""
+        numbers = (layout.patch_size, layout.merge_size, layout.temporal_patch_size, int(layout.channels_last))
+        options = "".join(f"{number}, " for number in numbers)
+        return self._node("Patches", options, {}, {}).replaced(grid=layout, layout="", order="HW")
 
     def lightness(self) -> PixelExpression:
         """Return RGB images of bytes as CIE L*a*b* in bytes, as OpenCV does."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.launch import ADDRESS, Launch, ctype
+from pipeline._imaging.patches import PatchLayout
 from pipeline._kernels.dimensions import STRIDES, UNNAMED, axes_of, columns_of
 from pipeline._kernels.evaluate import plan_evaluation
 from pipeline._kernels.rows import as_bytes, as_rows, copied, store, struct, taken, zeros
@@ -48,6 +49,7 @@ class Pixels:
         owners: objects that keep the memory of the sources alive.
         reads: estimated number of pixels in memory that are read for one pixel.
         is_image: whether `order` names the dimensions; otherwise it only counts up to three.
+        grid: the patches in which the pixels are stored, row by row; None if they are stored as images.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class Pixels:
     owners: tuple[Any, ...]
     reads: int = 1
     is_image: bool = True
+    grid: PatchLayout | None = None
 
     @classmethod
     def from_samples(cls, samples: Samples, layout: str, *owners: Any) -> Self | None:
@@ -167,6 +170,10 @@ class Pixels:
         """Whether the pixels are in memory already, possibly with other strides."""
         return self.row_kind is MEMORY or self.row_kind == MEMORY
 
+    def may_be_read(self, *, elements: bool = False) -> bool:
+        """Return whether expressions may read these pixels; only those of elements read what isn't an image."""
+        return self.grid is None and (elements or self.is_image)
+
     @property
     def stored(self) -> Samples | None:
         """The samples in memory; None unless `in_memory`."""
@@ -180,6 +187,9 @@ class Pixels:
         """Shapes of the samples, (N, ndim)."""
         known: npt.NDArray[np.int64] | None = self.__dict__.get("_shapes")
         if known is not None:
+            return known
+        if self.grid is not None:
+            known = self.__dict__["_shapes"] = self.grid.shapes(self.extents, self.channels)
             return known
         shapes = np.empty((len(self), 4), np.int64)
         shapes[:, :3], shapes[:, 3] = self.extents, self.channels

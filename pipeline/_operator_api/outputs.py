@@ -131,7 +131,7 @@ class Outputs(dict["Edge", TensorList]):
         deferred = self._deferred.get(edge)
         if deferred is not None and deferred.batch is None and not super().__contains__(edge):
             pixels = deferred.pixels
-            if (elements or pixels.is_image) and not (computed and pixels.reads > 1):
+            if pixels.may_be_read(elements=elements) and not (computed and pixels.reads > 1):
                 return deferred.pixels_of(edge)
         if edge not in self._described:
             self._described[edge] = _described(self[edge])
@@ -163,7 +163,7 @@ class Outputs(dict["Edge", TensorList]):
         if deferred is None or deferred.edges != tuple(edges):
             return None
         pixels = deferred.pixels
-        if deferred.batch is None and pixels.is_image and not (computed and pixels.reads > 1):
+        if deferred.batch is None and pixels.may_be_read() and not (computed and pixels.reads > 1):
             return pixels
         batch = deferred.compute()
         return None if batch is None else _described(batch)

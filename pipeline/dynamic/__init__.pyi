@@ -84,14 +84,14 @@ __all__ = [
     'grid_mask', 'hsv', 'hue', 'imread', 'int16', 'int32', 'int64', 'int8', 'io', 'jitter',
     'jpeg_compression_distortion', 'laplacian', 'lookup_table', 'math', 'mel_filter_bank', 'mfcc',
     'multi_paste', 'noise', 'nonsilent_region', 'normalize', 'one_hot', 'ones', 'ones_like', 'optical_flow',
-    'pad', 'paste', 'peek_image_shape', 'per_frame', 'permute_batch', 'power_spectrum', 'preemphasis_filter',
-    'python_function', 'pytorch', 'random', 'random_bbox_crop', 'random_crop_generator',
+    'pad', 'paste', 'patchify', 'peek_image_shape', 'per_frame', 'permute_batch', 'power_spectrum',
+    'preemphasis_filter', 'python_function', 'pytorch', 'random', 'random_bbox_crop', 'random_crop_generator',
     'random_resized_crop', 'readers', 'reductions', 'reinterpret', 'reshape', 'resize', 'resize_crop_mirror',
     'roi_random_crop', 'rotate', 'saturation', 'segmentation', 'sequence_rearrange', 'set_current_stream',
-    'set_default_stream', 'set_num_threads', 'shapes', 'slice', 'spectrogram', 'sphere', 'squeeze',
-    'ssd_random_crop', 'stack', 'stream', 'tensor', 'tensor_resize', 'to_decibels', 'trace', 'transforms',
-    'transpose', 'type_id', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_affine', 'water', 'zeros',
-    'zeros_like',
+    'set_default_stream', 'set_num_threads', 'shapes', 'slice', 'smart_resize', 'spectrogram', 'sphere',
+    'squeeze', 'ssd_random_crop', 'stack', 'stream', 'tensor', 'tensor_resize', 'to_decibels', 'trace',
+    'transforms', 'transpose', 'type_id', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_affine', 'water',
+    'zeros', 'zeros_like',
 ]
 
 def audio_resample(
@@ -470,6 +470,14 @@ def paste(
 ) -> Arrays:
     """Pastes images onto larger canvases of one colour. `fn.paste` describes the arguments."""
 
+def patchify(
+    data: Arrays | Data, /, *, dtype: Dtype = DALIDataType.FLOAT, mean: Floats | Array = (0.0,),
+    merge_size: Int = 1, order: Literal['CTHW', 'THWC'] = 'CTHW', patch_size: Int, scale: Float = 1.0,
+    shift: Float = 0.0, std: Floats | Array = (1.0,), temporal_patch_size: Int = 1,
+    device: Device | str | None = None, batch_size: int | None = None,
+) -> Arrays:
+    """Divides images and videos into patches, and normalises them: (pixel - mean) / std * scale + shift. `fn.patchify` describes the arguments."""
+
 def peek_image_shape(
     encoded: Arrays | Data, /, *, adjust_orientation: _bool = True, dtype: Dtype = DALIDataType.INT64,
     image_type: DALIImageType = DALIImageType.RGB, device: Device | str | None = None,
@@ -633,6 +641,16 @@ def slice(
     batch_size: int | None = None,
 ) -> Arrays:
     """Slices samples along chosen axes. `fn.slice` describes the arguments."""
+
+def smart_resize(
+    data: Arrays | Data, /, *, antialias: _bool = True, dtype: Dtype | None = None, factor: Int = 28,
+    interp_type: DALIInterpType | Array = DALIInterpType.INTERP_LINEAR,
+    mag_filter: DALIInterpType | Array | None = None, max_pixels: Int | Array = 1003520,
+    min_filter: DALIInterpType | Array | None = None, min_pixels: Int | Array = 3136,
+    minibatch_size: Int = 32, mode: Literal['nearest', 'largest'] = 'nearest', temp_buffer_hint: Int = 0,
+    device: Device | str | None = None, batch_size: int | None = None,
+) -> Arrays:
+    """Resizes images so that height and width are multiples of `factor`, and the number of pixels is limited. `fn.smart_resize` describes the arguments."""
 
 def spectrogram(
     data: Arrays | Data, /, *, center_windows: _bool = True, layout: str = 'ft', nfft: Int | None = None,

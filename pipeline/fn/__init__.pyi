@@ -38,14 +38,14 @@ __all__ = [
     'image_decoder_crop', 'image_decoder_random_crop', 'image_decoder_slice', 'inputs', 'io', 'jitter',
     'jpeg_compression_distortion', 'laplacian', 'lookup_table', 'mel_filter_bank', 'mfcc', 'multi_paste',
     'mxnet_reader', 'nemo_asr_reader', 'noise', 'nonsilent_region', 'normal_distribution', 'normalize',
-    'numpy_reader', 'one_hot', 'ones', 'ones_like', 'optical_flow', 'pad', 'paste', 'peek_image_shape',
-    'per_frame', 'permute_batch', 'power_spectrum', 'preemphasis_filter', 'python_function', 'random',
-    'random_bbox_crop', 'random_crop_generator', 'random_resized_crop', 'readers', 'reductions',
-    'reinterpret', 'reshape', 'resize', 'resize_crop_mirror', 'roi_random_crop', 'rotate', 'saturation',
-    'segmentation', 'sequence_reader', 'sequence_rearrange', 'shapes', 'slice', 'spectrogram', 'sphere',
-    'squeeze', 'ssd_random_crop', 'stack', 'tensor_resize', 'tfrecord_reader', 'to_decibels',
-    'transform_translation', 'transforms', 'transpose', 'uniform', 'video_reader', 'video_reader_resize',
-    'warp_affine', 'water', 'zeros', 'zeros_like',
+    'numpy_reader', 'one_hot', 'ones', 'ones_like', 'optical_flow', 'pad', 'paste', 'patchify',
+    'peek_image_shape', 'per_frame', 'permute_batch', 'power_spectrum', 'preemphasis_filter',
+    'python_function', 'random', 'random_bbox_crop', 'random_crop_generator', 'random_resized_crop',
+    'readers', 'reductions', 'reinterpret', 'reshape', 'resize', 'resize_crop_mirror', 'roi_random_crop',
+    'rotate', 'saturation', 'segmentation', 'sequence_reader', 'sequence_rearrange', 'shapes', 'slice',
+    'smart_resize', 'spectrogram', 'sphere', 'squeeze', 'ssd_random_crop', 'stack', 'tensor_resize',
+    'tfrecord_reader', 'to_decibels', 'transform_translation', 'transforms', 'transpose', 'uniform',
+    'video_reader', 'video_reader_resize', 'warp_affine', 'water', 'zeros', 'zeros_like',
 ]
 
 from pipeline.fn.decoders import audio as audio_decoder
@@ -1271,6 +1271,37 @@ def paste(
         device (str): device of the operator; by default that of its inputs.
     """
 
+def patchify(
+    data: Nodes | ConstantLike, /, *, dtype: DALIDataType = DALIDataType.FLOAT,
+    mean: Floats | DataNode = (0.0,), merge_size: Int = 1, order: Literal['CTHW', 'THWC'] = 'CTHW',
+    patch_size: Int, scale: Float = 1.0, shift: Float = 0.0, std: Floats | DataNode = (1.0,),
+    temporal_patch_size: Int = 1, device: str | None = None, name: str | None = None,
+    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+) -> Nodes:
+    """Divides images and videos into patches, and normalises them: (pixel - mean) / std * scale + shift.
+
+    A sample of the output has a row for each patch, and no layout: (T * H * W, features), where T, H and W count patches.
+    The rows are in the order of time, then of squares of `merge_size` x `merge_size` patches, and the patches of a square
+    are adjacent. The last frame is repeated until the frames fill the last patches: an image fills `temporal_patch_size`
+    frames. Height and width must be multiples of `patch_size * merge_size`; `smart_resize` makes them so. On a GPU, the
+    patches are computed in the same kernel as the operators before it. DALI has no such operator.
+
+    Devices: cpu, gpu.
+
+    Args:
+        data: Images or videos, HWC, FHWC, CHW, FCHW; HWC or FHWC without a layout.
+        dtype (DALIDataType, default DALIDataType.FLOAT): Dtype of the output. Integers are rounded.
+        mean (float or list of float or DataNode, default (0.0,)): Subtracted from pixels: one value, or one per channel.
+        merge_size (int, default 1): Side of the squares of patches that a model merges: 2 for Qwen-VL.
+        order (str, default 'CTHW'): Order of the elements of a patch: channels, frames, rows and columns (Qwen-VL), or channels last (SigLIP 2).
+        patch_size (int): Rows and columns of a patch.
+        scale (float, default 1.0): Multiplies the result: (pixel - mean) / std * scale + shift.
+        shift (float, default 0.0): Added to the result.
+        std (float or list of float or DataNode, default (1.0,)): Divides the difference: one value, or one per channel.
+        temporal_patch_size (int, default 1): Frames of a patch: 2 for Qwen-VL.
+        device (str): device of the operator; by default that of its inputs.
+    """
+
 def peek_image_shape(
     encoded: Nodes | ConstantLike, /, *, adjust_orientation: _bool = True,
     dtype: DALIDataType = DALIDataType.INT64, image_type: DALIImageType = DALIImageType.RGB,
@@ -1777,6 +1808,38 @@ def slice(
         rel_start (float or list of float or DataNode, default None): Like `start`, as a fraction of the extent.
         shape (int or list of int or DataNode, default None): Extent along each axis.
         start (int or list of int or DataNode, default None): First element along each axis.
+        device (str): device of the operator; by default that of its inputs.
+    """
+
+def smart_resize(
+    data: Nodes | ConstantLike, /, *, antialias: _bool = True, dtype: DALIDataType | None = None,
+    factor: Int = 28, interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    mag_filter: DALIInterpType | DataNode | None = None, max_pixels: Int | DataNode = 1003520,
+    min_filter: DALIInterpType | DataNode | None = None, min_pixels: Int | DataNode = 3136,
+    minibatch_size: Int = 32, mode: Literal['nearest', 'largest'] = 'nearest', temp_buffer_hint: Int = 0,
+    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+    preserve: _bool = False, seed: Int = -1,
+) -> Nodes:
+    """Resizes images so that height and width are multiples of `factor`, and the number of pixels is limited.
+
+    The aspect ratio is kept as far as possible. With `interp_type=types.INTERP_CUBIC`, this is the resize of the Qwen-VL
+    models (mode "nearest") and of SigLIP 2 NaFlex (mode "largest"). DALI has no such operator.
+
+    Devices: cpu, gpu.
+
+    Args:
+        data: Images or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout.
+        antialias (bool, default True): Widen filters in proportion to the scale along axes that shrink.
+        dtype (DALIDataType, default None): Dtype of the output: the input's (the default) or FLOAT.
+        factor (int, default 28): Heights and widths are multiples of it.
+        interp_type (DALIInterpType or DataNode, default DALIInterpType.INTERP_LINEAR): Filter for shrinking and growing axes.
+        mag_filter (DALIInterpType or DataNode, default None): Filter for axes that grow; by default `interp_type`.
+        max_pixels (int or DataNode, default 1003520): Largest number of pixels.
+        min_filter (DALIInterpType or DataNode, default None): Filter for axes that shrink; by default `interp_type`.
+        min_pixels (int or DataNode, default 3136): Smallest number of pixels; mode 'largest' ignores it.
+        minibatch_size (int, default 32): Accepted for compatibility.
+        mode (str, default 'nearest'): 'nearest' rounds the sides of the image, and scales it only if it then has too few or too many pixels; 'largest' scales it to the largest size within `max_pixels`, with the sides rounded up.
+        temp_buffer_hint (int, default 0): Accepted for compatibility.
         device (str): device of the operator; by default that of its inputs.
     """
 

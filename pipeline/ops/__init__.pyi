@@ -38,14 +38,14 @@ __all__ = [
     'GridMask', 'Hsv', 'Hue', 'ImageDecoder', 'ImageDecoderCrop', 'ImageDecoderRandomCrop',
     'ImageDecoderSlice', 'Jitter', 'JpegCompressionDistortion', 'Laplacian', 'LookupTable', 'MFCC',
     'MXNetReader', 'MelFilterBank', 'MultiPaste', 'NemoAsrReader', 'NonsilentRegion', 'NormalDistribution',
-    'Normalize', 'NumpyReader', 'OneHot', 'Ones', 'OnesLike', 'OpticalFlow', 'Pad', 'Paste', 'PeekImageShape',
-    'PerFrame', 'PermuteBatch', 'PowerSpectrum', 'PreemphasisFilter', 'PythonFunction', 'ROIRandomCrop',
-    'RandomBBoxCrop', 'RandomCropGenerator', 'RandomResizedCrop', 'Reinterpret', 'Reshape', 'Resize',
-    'ResizeCropMirror', 'Rotate', 'SSDRandomCrop', 'Saturation', 'SequenceReader', 'SequenceRearrange',
-    'Shapes', 'Slice', 'Spectrogram', 'Sphere', 'Squeeze', 'Stack', 'TFRecordReader', 'TensorResize',
-    'ToDecibels', 'TransformTranslation', 'Transpose', 'Uniform', 'VideoReader', 'VideoReaderResize',
-    'WarpAffine', 'Water', 'Zeros', 'ZerosLike', 'decoders', 'experimental', 'inputs', 'io', 'noise',
-    'random', 'readers', 'reductions', 'segmentation', 'transforms',
+    'Normalize', 'NumpyReader', 'OneHot', 'Ones', 'OnesLike', 'OpticalFlow', 'Pad', 'Paste', 'Patchify',
+    'PeekImageShape', 'PerFrame', 'PermuteBatch', 'PowerSpectrum', 'PreemphasisFilter', 'PythonFunction',
+    'ROIRandomCrop', 'RandomBBoxCrop', 'RandomCropGenerator', 'RandomResizedCrop', 'Reinterpret', 'Reshape',
+    'Resize', 'ResizeCropMirror', 'Rotate', 'SSDRandomCrop', 'Saturation', 'SequenceReader',
+    'SequenceRearrange', 'Shapes', 'Slice', 'SmartResize', 'Spectrogram', 'Sphere', 'Squeeze', 'Stack',
+    'TFRecordReader', 'TensorResize', 'ToDecibels', 'TransformTranslation', 'Transpose', 'Uniform',
+    'VideoReader', 'VideoReaderResize', 'WarpAffine', 'Water', 'Zeros', 'ZerosLike', 'decoders',
+    'experimental', 'inputs', 'io', 'noise', 'random', 'readers', 'reductions', 'segmentation', 'transforms',
 ]
 
 from pipeline.ops.decoders import Audio as AudioDecoder
@@ -595,6 +595,17 @@ class Paste(OperatorClass):
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
+class Patchify(OperatorClass):
+    """Divides images and videos into patches, and normalises them: (pixel - mean) / std * scale + shift. `fn.patchify` describes the arguments."""
+    def __init__(
+        self, *, dtype: DALIDataType = DALIDataType.FLOAT, mean: Floats | DataNode = (0.0,), merge_size: Int = 1,
+        order: Literal['CTHW', 'THWC'] = 'CTHW', patch_size: Int, scale: Float = 1.0, shift: Float = 0.0,
+        std: Floats | DataNode = (1.0,), temporal_patch_size: Int = 1, device: str | None = None,
+        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+        seed: Int = -1,
+    ) -> None: ...
+    def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
+
 class PeekImageShape(OperatorClass):
     """Reads the shapes (height, width, channels) of encoded images from their headers, without decoding. `fn.peek_image_shape` describes the arguments."""
     def __init__(
@@ -813,6 +824,19 @@ class Slice(OperatorClass):
         self, data: Nodes | ConstantLike, anchor: Input | None = None, shape_input: Input | None = None, /,
         **arguments: Any,
     ) -> Nodes: ...
+
+class SmartResize(OperatorClass):
+    """Resizes images so that height and width are multiples of `factor`, and the number of pixels is limited. `fn.smart_resize` describes the arguments."""
+    def __init__(
+        self, *, antialias: _bool = True, dtype: DALIDataType | None = None, factor: Int = 28,
+        interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+        mag_filter: DALIInterpType | DataNode | None = None, max_pixels: Int | DataNode = 1003520,
+        min_filter: DALIInterpType | DataNode | None = None, min_pixels: Int | DataNode = 3136,
+        minibatch_size: Int = 32, mode: Literal['nearest', 'largest'] = 'nearest', temp_buffer_hint: Int = 0,
+        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+        preserve: _bool = False, seed: Int = -1,
+    ) -> None: ...
+    def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
 class Spectrogram(OperatorClass):
     """Computes spectrograms of signals: the power spectra of overlapping windows, float32. `fn.spectrogram` describes the arguments."""

@@ -146,7 +146,7 @@ class TabulatedOperators(FusedStep):
         """
         gathering = [member.step.operator.traits.gathers for member, branch in batches.items() if branch is not None]
         pixels = batch.outputs.pixels(self._source, computed=any(gathering), elements=True) if gathering else None
-        if pixels is None or not pixels.is_image or not (pixels.extents == pixels.extents[0]).all():
+        if pixels is None or not pixels.may_be_read() or not (pixels.extents == pixels.extents[0]).all():
             return []
         found = []
         indices: dict[Edge, _Indices] = {}

@@ -17,12 +17,35 @@ static_assert(sizeof(Image) == ROW_BYTES, "the rows of the table have a differen
 
 constexpr int WIDTH = 32, LINES = 8, THREADS = WIDTH * LINES;  // of a block
 
-template <class Pixel> __device__ __forceinline__ void store(const Image& image, int z, int y, int x, const Pixel& pixel) {
-    using Type = EXPRESSION::Type;
-    char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
+// Stores a pixel in an image.
+template <class Expression> struct Target {
+    template <class Pixel>
+    __device__ __forceinline__ static void store(const Image& image, int z, int y, int x, const Pixel& pixel) {
+        char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
 #pragma unroll
-    for (int c = 0; c < EXPRESSION::channels; ++c)
-        *reinterpret_cast<Type*>(target + c * image.strides[3]) = pixel.values[c];
+        for (int c = 0; c < Expression::channels; ++c)
+            *reinterpret_cast<typename Expression::Type*>(target + c * image.strides[3]) = pixel.values[c];
+    }
+};
+
+// Stores a pixel in a patch: a row of the target, whose elements are its columns. The last frame fills its patch.
+template <int SIZE, int MERGE, int FRAMES, bool CHANNELS_LAST, class In>
+struct Target<Patches<SIZE, MERGE, FRAMES, CHANNELS_LAST, In>> {
+    template <class Pixel>
+    __device__ __forceinline__ static void store(const Image& image, int z, int y, int x, const Pixel& pixel) {
+        using Expression = Patches<SIZE, MERGE, FRAMES, CHANNELS_LAST, In>;
+        char* target = image.target + Expression::patch(image.height, image.width, z, y, x) * image.strides[1];
+        const int last = z + 1 == image.depth ? FRAMES - 1 : z % FRAMES;
+        for (int frame = z % FRAMES; frame <= last; ++frame)
+#pragma unroll
+            for (int c = 0; c < Expression::channels; ++c)
+                *reinterpret_cast<typename Expression::Type*>(
+                    target + Expression::feature(frame, y, x, c) * image.strides[2]) = pixel.values[c];
+    }
+};
+
+template <class Pixel> __device__ __forceinline__ void store(const Image& image, int z, int y, int x, const Pixel& pixel) {
+    Target<EXPRESSION>::store(image, z, y, x, pixel);
 }
 
 // Pixels that are computed from memory: the loads of a thread's pixels overlap.

@@ -117,6 +117,35 @@ template <typename T, class In> struct Cast : Pointwise<Cast<T, In>> {
     }
 };
 
+// Pixels that evaluate.cu stores in patches instead of images: of SIZE rows and columns and FRAMES frames, in the order of
+// squares of MERGE * MERGE patches. The last frame of an image is repeated. No expression reads them.
+template <int SIZE, int MERGE, int FRAMES, bool CHANNELS_LAST, class In>
+struct Patches : Pointwise<Patches<SIZE, MERGE, FRAMES, CHANNELS_LAST, In>> {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
+    In in;
+
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
+        return in.at(slots, z, y, x);
+    }
+
+    // The number of the patch with a pixel, given the extents of the image.
+    __device__ __forceinline__ static int64 patch(uint32 height, uint32 width, int z, int y, int x) {
+        const int row = y / SIZE, column = x / SIZE, rows = height / (SIZE * MERGE), columns = width / (SIZE * MERGE);
+        const int64 square = (static_cast<int64>(z / FRAMES) * rows + row / MERGE) * columns + column / MERGE;
+        return square * (MERGE * MERGE) + row % MERGE * MERGE + column % MERGE;
+    }
+
+    // The position of an element in its patch.
+    __device__ __forceinline__ static int feature(int frame, int y, int x, int c) {
+        const int pixel = y % SIZE * SIZE + x % SIZE;
+        return CHANNELS_LAST ? (frame * SIZE * SIZE + pixel) * channels + c
+                             : (c * FRAMES + frame) * SIZE * SIZE + pixel;
+    }
+};
+
 // value * scale + bias for each channel, in the floating-point type Number.
 template <typename T, typename Number, class In> struct Normalize : Pointwise<Normalize<T, Number, In>> {
     using Type = T;

@@ -1,0 +1,80 @@
+"""The training scripts of `dali-proxy new`: each runs, learns, and resumes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from dali_proxy._new import FRAMEWORKS, KINDS, write_script
+from tests.environment import with_project
+from tests.preloaded import run_python
+
+LINE = re.compile(r"^epoch (\d+): loss (\S+), \w+ ([\d.]+)%$", re.MULTILINE)
+#: The score in percent that two epochs reach at least. Guessing reaches a third with three classes.
+SCORES = {
+    "audio": 45.0,
+    "classification": 30.0,
+    "contrastive": 8.0,
+    "detection": 1.0,
+    "segmentation": 40.0,
+    "video": 30.0,
+    "volumes": 30.0,
+}
+pytestmark = pytest.mark.timeout(300)  # each takes 10 s of processor time, most of it for imports
+
+
+def run(folder: Path, *arguments: str) -> str:
+    environment = with_project(OMP_NUM_THREADS="1")
+    options = ("--num-threads", "2", "--num-workers", "1", *arguments)
+    done = run_python(str(folder / "train.py"), *options, cwd=folder, env=environment)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def epochs(said: str) -> list[tuple[int, float, float]]:
+    return [(int(epoch), float(loss), float(score)) for epoch, loss, score in LINE.findall(said)]
+
+
+def test_all_kinds_are_run() -> None:
+    assert set(KINDS) == set(SCORES)
+    assert FRAMEWORKS == ("lightning", "torch")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_script_learns_from_generated_data(kind: str, tmp_path: Path) -> None:
+    if kind == "video" and importlib.util.find_spec("av") is None:
+        pytest.skip("videos need PyAV")
+    write_script(tmp_path / "train.py", kind, "torch")
+    first, second = epochs(run(tmp_path, "--epochs", "2"))
+    assert second[1] < first[1]
+    assert max(first[2], second[2]) >= SCORES[kind]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_script_resumes(framework: str, tmp_path: Path) -> None:
+    if framework == "lightning" and importlib.util.find_spec("lightning") is None:
+        pytest.skip("needs lightning: pip install 'dali-proxy[examples]'")
+    write_script(tmp_path / "train.py", "audio", framework)
+    (first,) = epochs(run(tmp_path, "--epochs", "1"))
+    said = run(tmp_path, "--epochs", "2")
+    assert "resumed from" in said
+    (second,) = epochs(said)
+    assert second[0] == 2
+    assert second[1] < first[1]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_script_imports_nothing_private(kind: str, framework: str, tmp_path: Path) -> None:
+    write_script(tmp_path / "train.py", kind, framework)
+    text = (tmp_path / "train.py").read_text(encoding="utf-8")
+    modules = [each.module for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ImportFrom)]
+    assert [each for each in modules if each and "._" in each] == []
+    assert text.count("from __future__") == 1
+    assert len(text.splitlines()) < 300
+    with pytest.raises(FileExistsError):
+        write_script(tmp_path / "train.py", kind, framework)

@@ -25,6 +25,14 @@ __all__ = ["KernelContext"]
 native = find_compiled("_cuda")
 
 
+class _Thread(threading.local):
+    """What a thread launches: `_Queueing` inside `queued`, its queue once it is open, and the number of launches."""
+
+    queueing: _Queueing | None = None
+    queue: LaunchQueue | None = None
+    launched = 0
+
+
 class KernelContext:
     """Runs launches on one CUDA device, from any thread.
 
@@ -44,7 +52,7 @@ class KernelContext:
         self.device_id = device_id
         self._staging = StagingPool(device_id)
         self._scratch: dict[int, Any] = {}
-        self._current = threading.local()  # `queueing` inside `queued`, and `queue`: the thread's `LaunchQueue`
+        self._current = _Thread()
         self._lock = new_lock(Level.LEAF, "scratch memory")
 
     def run(self, launch: Launch, stream: Any) -> None:
@@ -56,6 +64,7 @@ class KernelContext:
             KernelCompileError: NVRTC failed to compile the kernel.
             CudaError: the copy of the tables or the launch failed.
         """
+        self._current.launched += 1
         queue = self.queue
         if queue is not None and queue.stream is stream:
             get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)  # so that errors come now
@@ -89,6 +98,7 @@ class KernelContext:
             CudaError: the copy of the tables or a launch failed.
         """
         self.flush()
+        self._current.launched += len(packed.launches)
         items = [] if native is None else packed.items(self.device_id, scalars)
         if native is None or not items:
             self._issue(packed.unpacked(addresses, rows, scalars), stream)
@@ -108,8 +118,12 @@ class KernelContext:
     @property
     def queue(self) -> LaunchQueue | None:
         """The open queue of this thread inside `queued`; None elsewhere, and inside `unqueued`."""
-        queue: LaunchQueue | None = getattr(self._current, "queue", None)
-        return queue
+        return self._current.queue
+
+    @property
+    def launched(self) -> int:
+        """The number of launches that this thread has enqueued; only differences are meaningful."""
+        return self._current.launched
 
     def queued(self, stream: Any) -> AbstractContextManager[None]:
         """Collect the launches of this thread on a stream, so that their tables are copied to the device at once.
@@ -121,15 +135,13 @@ class KernelContext:
 
     def open_queue(self) -> None:
         """Begin to collect launches, if this thread is inside `queued`. Work that needs no queue comes before it."""
-        queueing = getattr(self._current, "queueing", None)
-        if queueing is not None:
-            queueing.open()
+        if self._current.queueing is not None:
+            self._current.queueing.open()
 
     def flush(self) -> None:
         """Issue the launches of this thread that wait. The memory that they use stays allocated."""
-        queue = getattr(self._current, "queue", None)
-        if queue is not None:
-            queue.flush()
+        if self._current.queue is not None:
+            self._current.queue.flush()
 
     @contextmanager
     def unqueued(self) -> Iterator[None]:
@@ -137,7 +149,7 @@ class KernelContext:
 
         This is for use between operators: memory that earlier operators no longer need is released.
         """
-        queue = getattr(self._current, "queue", None)
+        queue = self._current.queue
         if queue is not None:
             queue.flush()
             queue.release()
@@ -209,7 +221,7 @@ class KernelContext:
         order separates the uses.
         """
         cupy = load_cupy()
-        if getattr(self._current, "queue", None) is not None:
+        if self._current.queue is not None:
             return int(cupy.cuda.alloc(max(1, nbytes)).ptr)  # the queue keeps it
         with self._lock:
             held = self._scratch.get(stream.ptr)
@@ -257,7 +269,7 @@ class _Queueing:
         issue: function that enqueues launches on a stream.
     """
 
-    def __init__(self, current: threading.local, stream: Any, issue: Callable[[Sequence[Launch], Any], None]) -> None:
+    def __init__(self, current: _Thread, stream: Any, issue: Callable[[Sequence[Launch], Any], None]) -> None:
         self._current, self._stream, self._issue = current, stream, issue
         self._queue: LaunchQueue | None = None
         self._allocating: Any = None
@@ -272,7 +284,7 @@ class _Queueing:
 
         def keep(nbytes: int) -> Any:
             memory = allocate(nbytes)
-            if getattr(current, "queue", None) is queue:  # work inside `unqueued` is issued at once
+            if current.queue is queue:  # work inside `unqueued` is issued at once
                 queue.keep(memory)
             return memory
 

@@ -16,7 +16,7 @@ from pipeline._definition.cpu_only import cpu_is_requested, warn_of_absent_gpu, 
 from pipeline._definition.running import PipelineRunner
 from pipeline._definition.server_process import in_server_process
 from pipeline._definition.sources import SourceGroup
-from pipeline._executor.program import Program
+from pipeline._executor.executor import Executor
 from pipeline._external_source.data import check_batch, to_batch
 from pipeline._external_source.device import take_over
 from pipeline._graph import DataNode, Graph, SourceLocation
@@ -172,9 +172,9 @@ class PipelineInternals:
         return None if self._runner is None else self._runner.executor.device_id
 
     @property
-    def program(self) -> Program | None:
-        """The steps that run for each batch; None before the pipeline is built."""
-        return None if self._runner is None else self._runner.executor.program
+    def executor(self) -> Executor | None:
+        """What runs the batches; None before the pipeline is built."""
+        return None if self._runner is None else self._runner.executor
 
     @property
     def busy(self) -> bool:

@@ -51,7 +51,9 @@ class PipelineViews(PipelineProperties):
         """Return how the pipeline runs: its phases, which operators run together, and why others don't.
 
         On the GPU, a chain of operators can run as one kernel, without images in between. After `build`, the text also
-        names the rules of the compiler by which several operators run as one.
+        shows the steps that run for each batch, the rules of the compiler by which several operators run as one, and
+        why a rule that looked at operators didn't apply. After `run`, it shows what the steps take: processor time of
+        the host, launches of kernels, and bytes of their results.
 
         Example:
             >>> from pipeline import Pipeline, fn
@@ -62,7 +64,7 @@ class PipelineViews(PipelineProperties):
             >>> "fn.flip (line 4) -> fn.crop_mirror_normalize" in pipe.explain()
             True
         """
-        return explain(self._internals.graph, self._internals.program)
+        return explain(self._internals.graph, self._internals.executor)
 
     def preview(
         self,

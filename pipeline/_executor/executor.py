@@ -61,8 +61,8 @@ _MOST_CONCURRENT = 16
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
 _MOST_MIXED = 4
-# The cost of a step that isn't measured.
-_UNMEASURED = Cost()
+# The cost of a step that isn't measured, and the context of steps that aren't traced.
+_UNMEASURED, _UNTRACED = Cost(), nullcontext()
 
 
 class Executor:
@@ -440,32 +440,35 @@ class Executor:
             begin = None if trace is None else trace.mark(stream)
             with device.kernels.queued(stream):
                 self._run_steps(run, phase)
-                run.batch.outputs.compute(phase.results)
             if trace is not None:
                 number, lane, key = run.batch.number, run.stream.name, run.batch.request.key
                 trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
         batch, trace, steps = run.batch, run.batch.trace, self.program.phases[run.phase]
-        traced = None if trace is None else trace.sequence(steps, batch.number, batch.request.key)
+        traced = _UNTRACED if trace is None else trace.sequence(steps, batch.number, batch.request.key)
         weight = self._costs.weight(run.phase, batch.number)
         order = self._orders.get(run.phase)
         begun = already = spent() if weight else _UNMEASURED
+        kernels = self._device.kernels if phase.on_gpu and self._device is not None else None
         for number, step in enumerate(steps):
             if order is not None and number == order.first:
                 order.begin(batch.number)
                 already = spent() if weight else _UNMEASURED  # the wait isn't the operator's
             run.step, batch.costs = step, self.statistics.begin(step)
-            if traced is None:
+            launched = kernels.launched if weight and kernels is not None else 0
+            with traced:
                 step.run(batch)
-            else:
-                with traced:
-                    step.run(batch)
-            cost = _UNMEASURED
+                if kernels is not None and number == len(steps) - 1:
+                    batch.outputs.compute(phase.results)
+            cost, launches, nbytes = _UNMEASURED, 0, 0
             if weight:
                 now = spent()
                 cost, already = now.minus(already, weight), now
-            self.statistics.end(step, cost, batch.costs)
+                launches = 0 if kernels is None else kernels.launched - launched
+                found = map(batch.outputs.get, step.results)
+                nbytes = sum([output.nbytes for output in found if output is not None])
+            self.statistics.end(step, cost, batch.costs, launches, nbytes)
             if order is not None and number == order.last:
                 order.end_turn(batch.number)
         if weight:

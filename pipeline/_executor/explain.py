@@ -10,7 +10,7 @@ from pipeline._compiler.plan import SampleStep, make_plan, step_name
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._declaration.registry import implementation
-from pipeline._executor.program import Program
+from pipeline._executor.executor import Executor
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.pixel_operator import PixelOperator
 
@@ -23,16 +23,17 @@ _PLACES = {
 }
 
 
-def explain(graph: Graph, program: Program | None = None) -> str:
+def explain(graph: Graph, executor: Executor | None = None) -> str:
     """Return a text with a line for each operator or chain, in order of execution.
 
     It says which operators run as one, and why another one doesn't run together with the operator before it.
 
     Args:
         graph: the graph.
-        program: its program, if it was built: then the text also names the rules that were applied.
+        executor: its executor, if it was built: then the text also shows the steps that run, the rules that were
+            applied, why others weren't, and what the steps take.
     """
-    plan = make_plan(folded_tables(sources_on_gpu(graph))) if program is None else program.plan
+    plan = make_plan(folded_tables(sources_on_gpu(graph))) if executor is None else executor.program.plan
     lines = []
     for number, phase in enumerate(plan.phases, 1):
         lines.append(f"phase {number}, {_PLACES[phase.device]}:")
@@ -45,8 +46,11 @@ def explain(graph: Graph, program: Program | None = None) -> str:
                 lines.append(f"  {' -> '.join(names)}; sample by sample on the threads")
             else:
                 lines += [f"  {name}" for name in names]
-        for steps in () if program is None else program.phases[number - 1]:
-            lines += [f"  rule {each.title!r}: {step_name(each.nodes)}" for each in _fused(steps.steps)]
+        if executor is not None:
+            for each in executor.program.phases[number - 1]:
+                lines.append(f"  step {each.name}")
+                lines += [f"    rule {fused.title!r}: {step_name(fused.nodes)}" for fused in _fused(each.steps)]
+                lines += [f"    {line}" for line in (*each.notes, *executor.statistics.describe(each))]
     return "\n".join(lines)
 
 

@@ -56,7 +56,7 @@ class Program:
                 for rule in RULES if fuse else ():
                     steps = rule(steps, scope)
                 dead = plan.dead_after.get((number, position), ()) if phase.device == "cpu" else ()
-                self.phases[-1].append(Steps(planned, steps, dead))
+                self.phases[-1].append(Steps(planned, steps, dead, scope.notes))
         self._takes_inputs = [
             all(isinstance(step, FedInput) for steps in phase for step in steps.steps) for phase in self.phases
         ]

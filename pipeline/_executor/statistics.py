@@ -62,6 +62,7 @@ class _Step:
         self.rows = {node.index: row for row, unit in enumerate(self.units) for node in unit}
         self.begun = 0
         self.ended = 0
+        self.launches = self.nbytes = 0  # of the last run that was counted
         self.undivided = Cost()
         # One row per unit: nanoseconds of processor time and of elapsed time.
         self.divided = np.zeros((len(self.units), 2))
@@ -124,21 +125,40 @@ class Statistics:
         is_early = 0 < number < _MEASURED and number.bit_count() == 1
         return Costs() if is_early or (number and number % _MEASURED == 0) else None
 
-    def end(self, step: Steps, cost: Cost, costs: Costs | None) -> None:
+    def end(self, step: Steps, cost: Cost, costs: Costs | None, launches: int = 0, nbytes: int = 0) -> None:
         """Count one run of a step.
 
         Args:
             step: the step.
             cost: cost of the run.
             costs: result of `begin`.
+            launches: number of launches of kernels.
+            nbytes: size of the step's results.
         """
         counted = self._steps[step]
         with self._lock:
+            if nbytes:
+                counted.launches, counted.nbytes = launches, nbytes
             counted.ended += 1
             if costs is not None:
                 counted.measure(costs)
             if cost[1]:
                 counted.undivided = counted.undivided.plus(cost)
+
+    def describe(self, step: Steps) -> list[str]:
+        """Return lines about a step, for users: what a run of it takes, and what that of its units takes."""
+        counted = self._steps[step]
+        with self._lock:
+            if not counted.ended:
+                return []
+            if counted.is_divisible:
+                counted.divide()
+            times = (counted.divided[:, 0] / counted.ended / 1000).tolist()
+            total = sum(times) + counted.undivided.processor / counted.ended / 1000
+            launches, nbytes = counted.launches, counted.nbytes
+        shown = f"{total:.0f} µs of the host for each batch, {launches} launches, {nbytes} bytes of results"
+        rows = zip(times, counted.units, strict=True) if len(times) > 1 and counted.is_divisible else ()
+        return [shown, *[f"{time:.0f} µs: {_name(unit)}" for time, unit in rows]]
 
     def batch(self, failed: bool) -> None:
         """Count one finished batch."""

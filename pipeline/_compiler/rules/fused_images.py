@@ -85,8 +85,14 @@ class FusedImages(FusedStep):
 
 def fuse_images(steps: list[Step], scope: Scope) -> list[Step]:
     """Fuse chains that consist of exactly these two operators."""
-    chains = [step for step in steps if isinstance(step, ChainStep) and _fits(step)]
-    return replaced(steps, scope, [FusedImages(chain) for chain in chains])
+    fused: list[FusedImages] = []
+    for step in steps:
+        if isinstance(step, ChainStep) and any(isinstance(each, ResizeCpu) for each in step.operators):
+            if _fits(step):
+                fused.append(FusedImages(step))
+            else:
+                scope.note(FusedImages, "the chain consists of other operators, is in a branch, or returns the resize")
+    return replaced(steps, scope, fused)
 
 
 def _fits(chain: ChainStep) -> bool:

@@ -78,6 +78,8 @@ def join_draws(steps: list[Step], scope: Scope) -> list[Step]:
             draw = step.operator.number_draw()
             if draw is not None:
                 draws.append((step, draw))
+            else:
+                scope.note(JointDraws, f"{step.node.display} has inputs or arguments, a branch, or another dtype")
     return replaced(steps, scope, [JointDraws(draws, scope.seed)] if draws else ())
 
 

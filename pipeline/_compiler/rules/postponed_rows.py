@@ -67,4 +67,6 @@ def postpone_rows(steps: list[Step], scope: Scope) -> list[Step]:
         if step.node.index not in outputs
         and all(is_tabulated(scope.operators[node.index], scope) for node in readers[step.node.index])
     ]
+    if len(unread) < len(rows):
+        scope.note(PostponedRows, "the rows are returned, or read by operators without tables of arguments")
     return replaced(steps, scope, [PostponedRows(step) for step in unread])

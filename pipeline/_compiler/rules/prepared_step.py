@@ -85,6 +85,8 @@ def prepare_launches(steps: list[Step], scope: Scope) -> list[Step]:
     if RecordedLaunches.fits(planned, operators):
         make = partial(RecordedLaunches, planned, operators, kernels)
     if make is None:
+        several = equal > _MOST_EQUAL
+        scope.note(PreparedStep, "equal operators are faster as one" if several else "launches differ between batches")
         return steps
     own = {node.index for node in planned.nodes}
     inputs = sorted({edge for node in planned.nodes for edge in node.inputs if edge.node not in own})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline._compiler.plan import PlannedStep
@@ -28,6 +28,7 @@ class Scope:
         fast_paths: counts the failures of fused steps.
         device: device of the phase.
         planned: the step of the plan.
+        notes: for rules that don't apply to operators: the rule and the reason, as text for users.
     """
 
     graph: Graph
@@ -38,6 +39,11 @@ class Scope:
     fast_paths: FastPaths
     device: str
     planned: PlannedStep
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, rule: type[FusedStep], reason: str) -> None:
+        """Say why a rule doesn't apply to operators that it looked at."""
+        self.notes.append(f"not {rule.title!r}: {reason}")
 
 
 #: Returns steps with the same results, in an order in which each finds its inputs.

@@ -234,6 +234,8 @@ def tabulate_operators(steps: list[Step], scope: Scope) -> list[Step]:
             sources = [scope.graph.nodes[edge.node] for edge in rows]
             tables = [TensorListCPU(np.asarray(each.argument("table")), each.argument("layout")) for each in sources]
             members.setdefault(step.node.inputs[0], []).append(Member(step, rows, tuple(tables)))
+        elif isinstance(step, PixelStep) and step.node.argument_inputs:
+            scope.note(TabulatedOperators, f"{step.node.display} depends on more than pixels and rows of tables")
     fused = [TabulatedOperators(source, each) for source, each in members.items()]
     steps = replaced(steps, scope, fused)
     for each in fused:

@@ -105,14 +105,19 @@ class Steps(Step):
         planned: their operators.
         steps: the steps.
         dead: edges that no later step reads: their memory is released, so that later steps reuse it.
+        notes: why rules didn't apply.
 
     Attributes:
         name: the names of the operators, for traces.
+        results: outputs that other steps read, or that the pipeline returns.
     """
 
-    def __init__(self, planned: PlannedStep, steps: Sequence[Step], dead: Sequence[Edge]) -> None:
+    def __init__(
+        self, planned: PlannedStep, steps: Sequence[Step], dead: Sequence[Edge] = (), notes: Sequence[str] = ()
+    ) -> None:
         super().__init__(planned.nodes)
-        self.name, self.steps, self._dead = planned.name, tuple(steps), dead
+        self.name, self.results, self.notes = planned.name, planned.results, notes
+        self.steps, self._dead = tuple(steps), dead
         self._units = tuple([unit for step in steps for unit in step.units])
 
     @property

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+import pytest
+
 from pipeline import Pipeline, fn
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
 
 
 def explained(define: Any) -> list[str]:
@@ -48,14 +53,48 @@ def test_reasons_against_running_together() -> None:
     assert f"  fn.rotate ({reason})" in explained(twice)
 
 
-def test_rules_of_a_built_pipeline_are_named() -> None:
+def test_steps_of_a_built_pipeline_are_shown_with_their_rules_and_times() -> None:
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipe:
         data, mirror = fn.external_source(name="x", layout="HWC"), fn.random.coin_flip()
         pipe.set_outputs(fn.crop_mirror_normalize(fn.resize(data, size=(8, 8)), mirror=mirror))
     assert "rule" not in pipe.explain()
     pipe.build()
+    before = pipe.explain().splitlines()
+    pipe.run(x=[np.zeros((9, 9, 3), np.uint8)] * 2)
+    after = pipe.explain().splitlines()
+    pipe.close()
+    assert "    rule 'joint draws': fn.random.coin_flip" in before
+    begin = before.index("  step fn.resize → fn.crop_mirror_normalize")
+    assert before[begin + 1 :] == ["    rule 'resize and crop_mirror_normalize': fn.resize → fn.crop_mirror_normalize"]
+    assert re.fullmatch(r"    \d+ µs of the host for each batch, 0 launches, 1536 bytes of results", after[-1])
+
+
+def test_rules_that_do_not_apply_say_why() -> None:
+    pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
+    with pipe:
+        low = fn.random.uniform()
+        resized = fn.resize(fn.external_source(name="x", layout="HWC"), size=(8, 8))
+        pipe.set_outputs(fn.crop_mirror_normalize(resized), resized, fn.random.uniform(range=fn.stack(low, low + 1)))
+    pipe.build()
     text = pipe.explain()
     pipe.close()
-    assert "  rule 'joint draws': fn.random.coin_flip" in text
-    assert "  rule 'resize and crop_mirror_normalize': fn.resize → fn.crop_mirror_normalize" in text
+    assert "not 'joint draws': fn.random.uniform has inputs or arguments, a branch, or another dtype" in text
+    assert "not 'resize and crop_mirror_normalize': the chain consists of other operators" in text
+
+
+def test_launches_of_a_step_are_counted() -> None:
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        pipe = Pipeline(batch_size=2, num_threads=1, device_id=0)
+        with pipe:
+            images = fn.external_source(name="x", layout="HWC").gpu()
+            pipe.set_outputs(fn.rotate(fn.resize(images, size=(8, 8)), angle=fn.random.uniform(), keep_size=True))
+        try:
+            pipe.run(x=[np.zeros((9, 9, 3), np.uint8)] * 2)
+            text = pipe.explain()
+        finally:
+            pipe.close()
+    assert "rule 'prepared launches': fn.resize → fn.rotate" in text
+    assert "2 launches, 384 bytes of results" in text

@@ -18,7 +18,6 @@ from pipeline import fn, types
 from pipeline._compiler.plan import Phase
 from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._executor.program import Program
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors import TensorListCPU
 from tests.pipeline.graphs import graph_of
@@ -78,7 +77,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
     executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), dead_after={})
-    executor.program = Program(executor.graph, executor._plan, executor._operators, None, 1, fuse=False)
+    executor._prepare_steps(fuse=False)
     executor._device, executor._gpu_queue = device, WorkQueue("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):

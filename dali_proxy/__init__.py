@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy._loader.loader import DataLoader
     from dali_proxy._loader.mixing import CutMix, MixUp
+    from dali_proxy._loader.mixture import Mixture, SourceCounts
+    from dali_proxy._loader.packed_batch_sampler import PackedBatchSampler
+    from dali_proxy._loader.packed_collate import PackedCollate
+    from dali_proxy._loader.packed_stream import PackedStream
+    from dali_proxy._loader.patch_grid import PatchGrid
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.counters import OperatorTimes
     from dali_proxy._server.server import DALIServer, serve
@@ -53,7 +58,12 @@ __all__ = [
     "DataLoader",
     "LastBatchPolicy",
     "MixUp",
+    "Mixture",
     "OperatorTimes",
+    "PackedBatchSampler",
+    "PackedCollate",
+    "PackedStream",
+    "PatchGrid",
     "Pipeline",
     "PlaceholderError",
     "Proxy",
@@ -65,6 +75,7 @@ __all__ = [
     "ServerClosedError",
     "ServerDiedError",
     "ServerStats",
+    "SourceCounts",
     "StaleReferenceError",
     "TorchPythonFunction",
     "WorkerDiedError",
@@ -97,6 +108,11 @@ _NAMES = {
     "_iterators": "DALIClassificationIterator DALIGenericIterator DALIRaggedIterator",
     "_loader.loader": "DataLoader",
     "_loader.mixing": "CutMix MixUp",
+    "_loader.mixture": "Mixture SourceCounts",
+    "_loader.packed_batch_sampler": "PackedBatchSampler",
+    "_loader.packed_collate": "PackedCollate",
+    "_loader.packed_stream": "PackedStream",
+    "_loader.patch_grid": "PatchGrid",
     "_nvidia.install": "install_as_nvidia_dali",
     "_server.counters": "OperatorTimes",
     "_server.server": "DALIServer serve",

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from dali_proxy._common.nested import replace
+from dali_proxy._consumer.packed import packed
 from dali_proxy._consumer.ragged import Ragged, formed
-from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef, StackedRefs
+from dali_proxy._worker.placeholders import BatchRef, JoinedRefs, PackedRefs, Placeholder, SampleRef
 from pipeline._graph.location import user_traceback
 from pipeline.errors import PipelineError
 
@@ -63,7 +64,10 @@ def produce(
         if isinstance(ref, SampleRef):  # it wasn't collated
             ref = BatchRef(ref.sample.submit_alone(), ref.output, 0)
         assert isinstance(ref, BatchRef)
-        if isinstance(ref, StackedRefs):
+        if isinstance(ref, PackedRefs):
+            value = packed([fetched(each) for each in ref.refs], [each.item is None for each in ref.refs])
+            return _pinned(value) if pin else value
+        if isinstance(ref, JoinedRefs):
             value = _stacked([fetched(each) for each in ref.refs])
             samples, kept = ("", ""), {}
         else:

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, repeat
-from typing import Any
-
-from torch.utils.data import Sampler
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
-from pipeline._ranks import current_ranks
+from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
 from pipeline._readers.order import permutation
 from pipeline._rng import BatchKey
-from pipeline.errors import ArgumentMismatchError, ArgumentValueError
+from pipeline.errors import ArgumentValueError
 
 __all__ = ["DistributedBatchSampler"]
 
 
-class _Dealt(list[int]):
-    """The indices of a batch, with the position of its first sample in the epoch's order, which no other batch has."""
-
-    __slots__ = ("global_batch",)
-
-    def __init__(self, indices: Sequence[int], global_batch: int) -> None:
-        super().__init__(indices)
-        self.global_batch = global_batch
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Dealt, (list(self), self.global_batch)
-
-
-class DistributedBatchSampler(Sampler[list[int]]):
+class DistributedBatchSampler(RankBatchSampler):
     """Batch sampler for one rank of a distributed run.
 
     All ranks draw the same order, and each takes its batches from it: in every step, the ranks' batches are adjacent
@@ -82,9 +66,7 @@ class DistributedBatchSampler(Sampler[list[int]]):
     ) -> None:
         if batch_size < 1:
             raise ArgumentValueError(f"batch_size must be 1 or more, not {batch_size}")
-        self._given = rank, world_size
-        _ = self._place  # raises now if they contradict each other
-        self.epoch = 0
+        super().__init__(rank, world_size)
         self.last_batch_policy = check_policy(last_batch_policy)
         self.last_batch_padded = last_batch_padded
         self._samples = dataset if isinstance(dataset, int) else len(dataset)
@@ -93,29 +75,6 @@ class DistributedBatchSampler(Sampler[list[int]]):
         self._order = order
         self._position = 0  # samples of the epoch that all ranks have drawn
         self._resumed: int | None = None  # position of the next iterator
-
-    @property
-    def rank(self) -> int:
-        """Number of this rank."""
-        return self._place[0]
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks."""
-        return self._place[1]
-
-    @property
-    def _place(self) -> tuple[int, int]:
-        ranks = current_ranks()
-        known = ranks.rank, ranks.world_size
-        rank, size = (now if given is None else given for given, now in zip(self._given, known, strict=True))
-        if not 0 <= rank < size:
-            raise ArgumentValueError(f"rank must be 0 or more and less than world_size={size}, not {rank}")
-        return rank, size
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterator."""
-        self.epoch = epoch
 
     def state_dict(self) -> dict[str, int]:
         """Return the position in the epoch, which is the same on all ranks after the same number of batches."""
@@ -128,12 +87,7 @@ class DistributedBatchSampler(Sampler[list[int]]):
         Raises:
             ArgumentMismatchError: the state belongs to a sampler with another number of samples or another seed.
         """
-        for name, here in (("samples", self._samples), ("seed", self._seed)):
-            if state.get(name) != here:
-                raise ArgumentMismatchError(
-                    f"the state was saved with {name}={state.get(name)}, but this sampler has {name}={here}, so its "
-                    "order is different"
-                )
+        self._check(state, {"samples": self._samples, "seed": self._seed})
         self._resumed = int(state["position"])
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -145,7 +99,7 @@ class DistributedBatchSampler(Sampler[list[int]]):
             begin = self._position
             first, end = (begin + total * each // ranks for each in (rank, rank + 1))
             self._position = min(begin + total, self._samples)
-            yield _Dealt([self._index(order, position) for position in range(first, end)], first)
+            yield Dealt([self._index(order, position) for position in range(first, end)], first)
         self._position = 0
 
     def __len__(self) -> int:

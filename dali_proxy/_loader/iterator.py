@@ -18,10 +18,10 @@ from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
 from dali_proxy._loader.batch_transform import BatchTransform
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
-from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.inner_loop import InnerLoop
 from dali_proxy._loader.numbered_datasets import session_of
+from dali_proxy._loader.rank_batch_sampler import RankBatchSampler
 from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
 from dali_proxy._loader.wrapping import inner_loader
@@ -122,7 +122,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         """Set the sampler's epoch if this resumes, or if the sampler follows the loader. Return its current epoch."""
         if self._epoch_sampler is None:
             return None
-        follows = isinstance(self._epoch_sampler, DistributedBatchSampler)
+        follows = isinstance(self._epoch_sampler, RankBatchSampler)
         epoch = start.epoch if follows else start.sampler_epoch
         if epoch is not None:
             self._epoch_sampler.set_epoch(epoch)

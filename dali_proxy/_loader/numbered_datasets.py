@@ -74,7 +74,7 @@ def last_drawn(batches: int, exact: bool = False) -> int:
     """Return the number of the first item to draw from a sampler's restored state after `batches` items are done.
 
     It is the last item that is done, unless that is the epoch's first one: before the first item, a sampler's state may
-    be the state at the end of the previous epoch. A `DistributedBatchSampler` is restored exactly after that item: the
+    be the state at the end of the previous epoch. A `RankBatchSampler` is restored exactly after that item: the
     next number of ranks may differ, and the item with it.
     """
     return batches if exact or batches <= 1 else batches - 1

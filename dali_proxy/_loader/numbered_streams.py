@@ -15,7 +15,7 @@ from dali_proxy._loader.numbered_datasets import WrapsDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, set_context
 
-__all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPosition"]
+__all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPosition", "state_of"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
 
         def position() -> bytes | None:
             """Return the dataset's state as a pickle, which later changes of the dataset don't affect."""
-            states = _state_of(self.dataset), _state_of(samples)
+            states = state_of(self.dataset), state_of(samples)
             return pickle.dumps((*states, ended)) if ended or states != (None, None) else None
 
         while True:
@@ -146,7 +146,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
             yield sample
 
 
-def _state_of(data: Any) -> Any:
+def state_of(data: Any) -> Any:
     """Return the state of an object that has `state_dict` and `load_state_dict`, else None."""
     if callable(getattr(data, "state_dict", None)) and callable(getattr(data, "load_state_dict", None)):
         return data.state_dict()

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
 from dali_proxy._common.policies import FilledBatches
-from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._loader.generators import DrawWatch, Generators
 from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
 from dali_proxy._loader.numbered_streams import StreamStart, WorkerPosition
+from dali_proxy._loader.rank_batch_sampler import RankBatchSampler
 from dali_proxy._loader.state_checks import check_fields
 from pipeline._graph.location import warn_caller
 from pipeline._ipc.signals import deferred_signals
@@ -310,7 +310,7 @@ class SamplerState:
         self._sampler = sampler
         self._items = items
         self._filled = filled
-        self._exact = isinstance(sampler, DistributedBatchSampler)
+        self._exact = isinstance(sampler, RankBatchSampler)
         self._before: dict[int, Any] = {}  # states, by the number of the next batch
 
     @property

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dali_proxy._worker.samples import Sample
     from dali_proxy._worker.tickets import Ticket
 
-__all__ = ["BatchRef", "Placeholder", "SampleRef", "StackedRefs"]
+__all__ = ["BatchRef", "JoinedRefs", "PackedRefs", "Placeholder", "SampleRef", "StackedRefs"]
 
 # All methods through which Python, NumPy and torch use an object as data, except `==` and `hash`, which containers
 # need. Messages name them as users write them.
@@ -153,14 +153,11 @@ class BatchRef(Placeholder):
         return (BatchRef, (self.ticket, self.output, self.item))
 
 
-class StackedRefs(BatchRef):
-    """A placeholder for values of several batches, one for each sample of a collated batch.
-
-    `default_collate` makes it of `BatchRef`s: placeholders of samples that came from other processes, where each was
-    submitted as a batch of one.
+class JoinedRefs(BatchRef):
+    """A placeholder for values of several batches.
 
     Attributes:
-        refs: the placeholders of the samples.
+        refs: their placeholders.
     """
 
     __slots__ = ("refs",)
@@ -170,7 +167,23 @@ class StackedRefs(BatchRef):
         self.refs = refs
 
     def __repr__(self) -> str:
-        return f"StackedRefs({len(self.refs)} x {self.refs[0]!r})"
+        return f"{type(self).__name__}({len(self.refs)} x {self.refs[0]!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (StackedRefs, (self.refs,))
+        return (type(self), (self.refs,))
+
+
+class StackedRefs(JoinedRefs):
+    """A placeholder for values of several batches, one for each sample of a collated batch.
+
+    `default_collate` makes it of `BatchRef`s: placeholders of samples that came from other processes, where each was
+    submitted as a batch of one.
+    """
+
+    __slots__ = ()
+
+
+class PackedRefs(JoinedRefs):
+    """A placeholder for the samples of batches, one after another along their first dimension; see `PackedCollate`."""
+
+    __slots__ = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef, StackedRefs
+from dali_proxy._worker.placeholders import BatchRef, PackedRefs, Placeholder, SampleRef, StackedRefs
 
 __all__ = ["register_with_pytrees"]
 
@@ -17,7 +17,7 @@ def register_with_pytrees() -> None:
     """
     from torch.utils._pytree import SUPPORTED_NODES, register_pytree_node
 
-    for kind in (SampleRef, BatchRef, StackedRefs):
+    for kind in (SampleRef, BatchRef, StackedRefs, PackedRefs):
         if kind not in SUPPORTED_NODES:
             register_pytree_node(kind, _refuse, _unreachable)
 

@@ -33,8 +33,7 @@ EXCEPTIONS = {
     "noise.gaussian": _RANDOM.format("operators/effects/test_noise.py"),
     "noise.salt_and_pepper": _RANDOM.format("operators/effects/test_noise.py"),
     "noise.shot": _RANDOM.format("operators/effects/test_noise.py"),
-    "patchify": "DALI doesn't have it: compared with a reference in "
-    "tests/pipeline/operators/geometry/test_patchify.py",
+    "patchify": "DALI doesn't have it: compared with a reference in tests/pipeline/operators/geometry/test_patchify.py",
     "per_frame": _OWN.format("operators/user_code/test_python_function.py"),
     "python_function": _OWN.format("operators/user_code/test_python_function.py"),
     "random.beta": _RANDOM.format("operators/random/test_random.py"),

@@ -100,7 +100,10 @@ def test_means_may_differ_between_samples(patchified: Callable[..., Output]) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"patch_size": 5}, r"an image of 24 x 36 .* multiples of patch_size \* merge_size = 5; resize it by smart_res"),
+        (
+            {"patch_size": 5},
+            r"an image of 24 x 36 .* multiples of patch_size \* merge_size = 5; resize it by smart_res",
+        ),
         ({"patch_size": 6, "merge_size": 4}, "for sample [01]: an image of"),
         ({"patch_size": 0}, "'patch_size' must be 1 or more, not 0"),
         ({"patch_size": 6, "mean": [1.0, 2.0]}, "per-channel arguments should match"),
@@ -210,8 +213,6 @@ def test_siglip_2_processor_makes_the_same_patches() -> None:
         data = fn.smart_resize(data, factor=16, max_pixels=256 * 16 * 16, mode="largest")
         return fn.patchify(data, patch_size=16, order="THWC", mean=127.5, std=127.5)
 
-    for made, padded in zip(
-        run_ours(graph, images, layouts=["HWC"])[0].samples, expected["pixel_values"], strict=True
-    ):
+    for made, padded in zip(run_ours(graph, images, layouts=["HWC"])[0].samples, expected["pixel_values"], strict=True):
         assert np.abs(made - padded[: len(made)]).max() <= 4.1 / 127.5
         assert not padded[len(made) :].any()

@@ -1,0 +1,205 @@
+"""`PackedBatchSampler`: batches by tokens instead of samples, which cost the same on all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from dali_proxy._loader.packing_plan import Indices, PackingPlan, SampleSizes, split_batches
+from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
+from pipeline._readers.order import permutation
+from pipeline._rng import BatchKey
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["Balance", "PackedBatchSampler"]
+
+_FEW_RANKS = 8  # any number of ranks that divides it gets the same batches
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What an epoch of packed batches is like.
+
+    Attributes:
+        batches: number of batches of all ranks.
+        padding: share of the batches' tokens that no sample fills.
+        heaviest: for the number of tokens and for each of the `costs`: the cost of the heaviest rank of a step,
+            relative to the mean of its ranks, averaged over the steps.
+    """
+
+    batches: int
+    padding: float
+    heaviest: tuple[float, ...]
+
+
+class PackedBatchSampler(RankBatchSampler):
+    """Batch sampler for one rank: each batch has at most a number of tokens, and all ranks' batches cost the same.
+
+    The batches of all ranks are planned once, before any sample is read, the same on every rank without communication.
+    The plan is made for `window` batches at a time. The largest samples are placed first, each in the batch that is
+    then the lightest among those with room for it. A batch weighs as much as the largest of its relative costs: its
+    tokens, and each of the `costs`, such as the patches for the vision tower. Batches of similar cost go to the ranks
+    of a step.
+
+    With `dali_proxy.DataLoader`, an epoch contains the same batches, with the same random numbers, with any number of
+    ranks that divides `ranks`, and any number of workers. A run may resume with another number of ranks, in the middle
+    of an epoch: load the `state_dict` of any rank into the loaders of all ranks.
+
+    Args:
+        lengths: number of tokens of each sample; or a function that returns it, given a sample's index, which is called
+            on every rank, for a window of samples at a time. The number of patches of an image follows from its size,
+            which is in the header of its file; see `PatchGrid`.
+        tokens: largest number of tokens of a batch.
+        costs: further costs of each sample that all ranks should share equally, (N,) or (N, kinds), or a function that
+            returns one or several, given an index.
+        samples: number of samples, if `lengths` is a function and there is no `order`.
+        shuffle: whether each epoch has a new random order.
+        seed: seed of the orders; it must be the same on all ranks.
+        order: function that returns the indices of an epoch, given its number, such as that of a `Mixture`. It must
+            return the same on all ranks. It replaces `shuffle`.
+        window: number of batches that are planned together. More make batches fuller, and take more time.
+        ranks: the number of batches of an epoch is a multiple of it. By default, it is the least common multiple of 8
+            and `world_size`. A state has the number of its run.
+        rank: number of this rank; by default, that of `distributed.environment` when an epoch begins.
+        world_size: number of ranks, likewise.
+
+    Raises:
+        ArgumentValueError: a number isn't positive, a length or cost is negative, or the number of samples isn't known.
+            When the batch is planned: a sample has more than `tokens` tokens.
+
+    Example:
+        >>> sampler = PackedBatchSampler([3, 3, 2, 5, 4, 1], tokens=6, shuffle=False, ranks=1)
+        >>> list(sampler)
+        [[3, 5], [0, 1], [2, 4]]
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int] | Callable[[int], int],
+        tokens: int,
+        *,
+        costs: Any = None,
+        samples: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        order: Callable[[int], Sequence[int]] | None = None,
+        window: int = 256,
+        ranks: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        super().__init__(rank, world_size)
+        for name, number in (("tokens", tokens), ("window", window), ("ranks", ranks), ("samples", samples)):
+            if number is not None and number < 1:
+                raise ArgumentValueError(f"{name} must be 1 or more, not {number}")
+        self._sizes = SampleSizes(lengths, costs)
+        known = self._sizes.count if samples is None else samples
+        if known is None and order is None:
+            raise ArgumentValueError("lengths is a function: pass samples= or order=, too")
+        self._samples, self._tokens, self._window = known or 0, tokens, window
+        self._shuffle, self._seed, self._order, self._ranks = shuffle, seed, order, ranks
+        self._position = 0  # batches of the epoch that all ranks have drawn
+        self._window_at = (
+            0,
+            0,
+        )  # of the window with the next batch: number of its first batch, position of its first sample
+        self._running = 0  # ranks of the plan of the last iterator
+        self._resumed: Mapping[str, int] | None = None  # state of the next iterator
+        self._counted: tuple[Any, int] | None = None
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the position in the epoch, which is the same on all ranks after the same number of batches."""
+        if self._resumed is not None:
+            return dict(self._resumed)
+        batch, sample = self._window_at
+        window = {"window_batch": batch, "window_sample": sample}
+        return {"position": self._position, **window, "ranks": self._running, **self._identity}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Resume the next iterator at a position, with any number of ranks.
+
+        Raises:
+            ArgumentMismatchError: the state belongs to a sampler with other samples or another plan.
+        """
+        self._check(state, self._identity)
+        self._resumed = dict(state)
+
+    @property
+    def _identity(self) -> dict[str, int]:
+        sizes = {"samples": self._samples, "lengths": self._sizes.checksum}
+        return {**sizes, "seed": self._seed, "tokens": self._tokens, "window": self._window}
+
+    def __iter__(self) -> Iterator[list[int]]:
+        state, self._resumed = self._resumed or {}, None
+        rank, world_size = self._place
+        self._position = state.get("position", 0)
+        self._window_at = state.get("window_batch", 0), state.get("window_sample", 0)
+        self._running = state.get("ranks", 0) or self._groups(world_size)
+        batches = self._rest(self._plan(self.epoch, self._running))
+        while step := list(islice(batches, world_size)):
+            left = [batch for batch, _ in step]
+            indices = split_batches(left, world_size)[rank] if len(left) < world_size else left[rank]
+            number, self._position, self._window_at = self._position + rank, self._position + len(step), step[-1][1]
+            yield Dealt(indices.tolist(), number)
+        self._position, self._window_at = 0, (0, 0)
+
+    def _rest(self, plan: PackingPlan) -> Iterator[tuple[Indices, tuple[int, int]]]:
+        """Yield the batches from the position on, each with the place of the window of the batch behind it."""
+        position, (number, begin) = self._position, self._window_at
+        for window in plan.windows(begin):
+            end = number + len(window.batches)
+            for each in range(max(number, position), end):
+                place = (number, window.begin) if each + 1 < end else (end, window.end)
+                yield window.batches[each - number], place
+            number = end
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank in the epoch. The epoch is planned for that."""
+        world_size = self.world_size
+        return -(-self._count(self._groups(world_size)) // world_size)
+
+    def balance(self, world_size: int | None = None) -> Balance:
+        """Return how full the batches of the epoch are, and how equal the ranks.
+
+        Args:
+            world_size: number of ranks; by default, that of this sampler.
+        """
+        world_size = world_size or self.world_size
+        steps: list[np.ndarray] = []
+        total = 0.0
+        plan = self._plan(self.epoch, self._groups(world_size))
+        batches = [batch for window in plan.windows() for batch in window.batches]
+        for first in range(0, len(batches), world_size):
+            costs = []
+            for batch in split_batches(batches[first : first + world_size], world_size):
+                costs.append(self._sizes.costs(batch, self._sizes.lengths(batch)).sum(axis=0))
+            step = np.array(costs)
+            total += step[:, 0].sum()
+            steps.append(step.max(axis=0) / np.maximum(step.mean(axis=0), 1e-300))
+        count = len(steps) * world_size
+        return Balance(count, float(1 - total / (count * self._tokens)), tuple(np.mean(steps, axis=0).tolist()))
+
+    def _count(self, ranks: int) -> int:
+        key = self.epoch, ranks
+        if self._counted is None or self._counted[0] != key:
+            windows = self._plan(self.epoch, ranks).windows()
+            self._counted = key, sum([len(window.batches) for window in windows])
+        return self._counted[1]
+
+    def _groups(self, world_size: int) -> int:
+        return self._ranks or math.lcm(_FEW_RANKS, world_size)
+
+    def _plan(self, epoch: int, ranks: int) -> PackingPlan:
+        if self._order is not None:
+            order = np.asarray(self._order(epoch), np.int64)
+        elif self._shuffle:
+            order = permutation(self._samples, self._seed, 0, BatchKey(epoch))
+        else:
+            order = np.arange(self._samples)
+        key = (self._seed, epoch) if self._shuffle or self._order is not None else None
+        return PackingPlan(order, self._sizes, self._tokens, self._window, ranks, key)

@@ -1,0 +1,1 @@
+"""Benchmarks of batches for vision-language models: ``python -m benchmarks.packing --help``."""

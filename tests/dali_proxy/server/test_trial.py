@@ -267,16 +267,15 @@ def try_out(make: Callable[[int], SimulatedLoop], seed: int) -> tuple[float, flo
     return loop.now - begin, 1 - rates[trial.current] / max(rates)
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
-def test_trial_chooses_well_beside_random_loops(first: int) -> None:
-    durations, lost = zip(*(try_out(simulated, seed) for seed in range(first, first + 100)), strict=True)
+def test_trial_chooses_well_beside_random_loops() -> None:
+    durations, lost = zip(*(try_out(simulated, seed) for seed in range(100)), strict=True)
     assert sorted(durations)[50] < 14, "the usual case takes about 12 s"
     assert max(lost) < 0.06, "two candidates may differ less than their noise"
     assert sum(lost) / 100 < 0.005
 
 
 def test_trial_measures_longer_what_varies_more() -> None:
-    durations, lost = zip(*(try_out(eager, seed) for seed in range(200)), strict=True)
-    assert sorted(durations)[100] > 15
-    assert sum(each > 0.02 for each in lost) <= 12
-    assert sum(lost) / 200 < 0.0045
+    durations, lost = zip(*(try_out(eager, seed) for seed in range(80)), strict=True)
+    assert sorted(durations)[40] > 15
+    assert sum(each > 0.02 for each in lost) <= 5
+    assert sum(lost) / 80 < 0.0045

@@ -21,7 +21,7 @@ from tests.pipeline.kernels.emulator import COMPILER
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 
-BATCHES = 40
+BATCHES = 16
 
 
 @pytest.fixture(autouse=True)

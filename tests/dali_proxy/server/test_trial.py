@@ -7,8 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import pytest
-
 from dali_proxy._server.trial import Trial
 from dali_proxy._transport.protocol import Computed
 

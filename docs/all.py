@@ -25,6 +25,7 @@ GENERATORS = (
     "graphs_speed",
     "drawings",
     "images",
+    "recipes",
 )
 
 

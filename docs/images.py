@@ -315,14 +315,19 @@ def beside(tiles: Sequence[Array], gap: int = 8) -> Image.Image:
     return sheet
 
 
+def write_image(path: Path, image: Image.Image) -> None:
+    """Save an image as JPEG, unless only rounding would change the file."""
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=85)
+    if not path.exists() or _differ(path, buffer):
+        path.write_bytes(buffer.getvalue())
+
+
 def main() -> None:
-    """Write the images, except those that rounding alone would change."""
+    """Write the images."""
     FOLDER.mkdir(exist_ok=True)
     for name, tiles in images().items():
-        path, buffer = FOLDER / f"{name}.jpg", io.BytesIO()
-        beside(tiles).save(buffer, "JPEG", quality=85)
-        if not path.exists() or _differ(path, buffer):
-            path.write_bytes(buffer.getvalue())
+        write_image(FOLDER / f"{name}.jpg", beside(tiles))
 
 
 def _differ(saved: Path, written: io.BytesIO) -> bool:

@@ -1,4 +1,4 @@
-"""Hooks that MkDocs runs while it builds the site: they write the list of operators, and add tabs and figures."""
+"""Hooks that MkDocs runs while it builds the site: they write the operators, and add tabs, figures and examples."""
 
 from __future__ import annotations
 
@@ -9,22 +9,35 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from docs.purposes import PURPOSES, example
 from pipeline._catalog import all_schemas
 from pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
+from pipeline._declaration.synonyms import SYNONYMS
 
+#: Where the start page shows the example of README.md.
+EXAMPLE = "<!-- readme: example -->"
 #: The end of a page that the operators replace.
 OPERATORS = re.compile(r"<!-- operators -->.*", re.DOTALL)
 #: A block of Python that a page shows in a tab. Elsewhere, such blocks are shown one after the other.
 TAB = re.compile(r'^```python title="(Graph|Function)"\n(.*?^```)$', re.DOTALL | re.MULTILINE)
 RESULTS = "benchmarks/results"
 #: What operators do, before and after: `python -m docs.images` writes them.
-IMAGES = Path(__file__).resolve().parent / "images"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+IMAGES = ROOT / "docs" / "images"
+DEVICES = {"cpu": "CPU", "gpu": "GPU", "mixed": 'GPU, from bytes on the CPU (`device="mixed"`)'}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the figures and pages of benchmark results, which are outside of the documents' folder."""
-    results = Path(__file__).resolve().parents[1] / RESULTS
-    for file in (*results.glob("*.png"), *results.glob("2*.md")):
+    """Add the examples, and the figures and pages of benchmark results, which are outside of the documents' folder."""
+    files.append(File.generated(config, "examples.md", abs_src_path=str(ROOT / "examples" / "README.md")))
+    for file in (ROOT / "examples").glob("*.py"):
+        code = file.read_text(encoding="utf-8")
+        files.append(
+            File.generated(config, f"examples/{file.stem}.md", content=f"# {file.name}\n\n````python\n{code}````\n")
+        )
+    results = ROOT / RESULTS
+    for file in (*results.glob("*.png"), *results.glob("2*.md"), *results.glob("2*.json")):
         files.append(File.generated(config, f"{RESULTS}/{file.name}", abs_src_path=str(file)))
     return files
 
@@ -34,29 +47,44 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace(f"](../../{RESULTS}/", f"](../{RESULTS}/")
     markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(r'^(```python) notest=".*"$', r"\1", markdown, flags=re.MULTILINE)  # an option for the tests
+    if EXAMPLE in markdown:
+        block = re.search(r"^```python\n.*?^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        assert block
+        markdown = markdown.replace(EXAMPLE, block[0])
     markdown = TAB.sub(
         lambda block: f'=== "{block[1]}"\n\n' + textwrap.indent(f"```python\n{block[2]}", "    "), markdown
     )
-    if not OPERATORS.search(markdown):
-        return markdown
-    shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)
-    return OPERATORS.sub(lambda _: "\n\n".join(map(describe, shown)), markdown)
+    return OPERATORS.sub(lambda _: describe_all(), markdown)
+
+
+def describe_all() -> str:
+    """Describe all operators by purpose, and list the deprecated names at the end."""
+    schemas = {schema.name: schema for schema in all_schemas() if not schema.hidden}
+    parts = []
+    for purpose, names in PURPOSES.items():
+        parts += [f"## {purpose}", *(describe(schemas[name]) for name in names.split())]
+    old = sorted(schema.name for schema in schemas.values() if schema.alias_of is not None)
+    rows = [f"| `fn.{name}` | [`fn.{new}`](#fn.{new}) |" for name in old if (new := schemas[name].alias_of)]
+    parts += ["## Deprecated names", "\n".join(["| name | use |", "| --- | --- |", *rows])]
+    return "\n\n".join(parts)
 
 
 def describe(schema: OperatorSchema) -> str:
-    """Describe an operator: its purpose, devices, inputs and arguments."""
-    if schema.alias_of is not None:
-        return f"### fn.{schema.name}\n\nDeprecated name of `fn.{schema.alias_of}`."
+    """Describe an operator: its purpose, an example, devices, names in other libraries, inputs and arguments."""
+    parts = [f"### fn.{schema.name} {{ #fn.{schema.name} }}"]
     if schema.function is not None:  # a function with its own docstring; its __module__ is that of `fn`
         written = f"{schema.function.__globals__['__name__']}.{schema.function.__name__}"
         options = "\n      ".join(["    options:", "show_root_heading: false", "show_root_toc_entry: false"])
-        return f"### fn.{schema.name}\n\n::: {written}\n{options}"
+        return "\n\n".join([*parts, f"```python\n{example(schema.name)}\n```", f"::: {written}\n{options}"])
+    parts += [schema.doc, f"```python\n{example(schema.name)}\n```"]
+    if (IMAGES / f"{schema.name}.jpg").exists():
+        parts.append(f"![Before and after `fn.{schema.name}`](../images/{schema.name}.jpg){{ loading=lazy }}")
+    parts.append(f"Runs on: {', '.join(DEVICES[device] for device in schema.devices)}.")
+    if synonyms := SYNONYMS.get(schema.name):
+        parts[-1] += f" Other libraries: {', '.join(f'`{each}`' for each in synonyms.split())}."
     inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
     arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in schema.arguments]
     table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]
-    parts = [f"### fn.{schema.name}", schema.doc, f"Devices: {', '.join(schema.devices)}."]
-    if (IMAGES / f"{schema.name}.jpg").exists():
-        parts.insert(1, f"![Before and after `fn.{schema.name}`](../images/{schema.name}.jpg)")
     return "\n\n".join([*parts, "\n".join(table)] if len(table) > 2 else parts)
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/images/howto: what the code of a page draws.
+"""Writes docs/howto/images: what the code of a page draws.
 
     python -m docs.recipes
 
@@ -22,7 +22,7 @@ from docs import images
 PAGES = ("distillation", "letterbox", "masks", "mosaic")
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs" / "images" / "howto"
+FOLDER = ROOT / "docs" / "howto" / "images"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -19,8 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["give_way", "guard_name", "import_ours"]
-
 _PUBLIC = "pipeline"
 _PRIVATE = "dali_proxy._pipeline"
 _FOLDER = Path(__file__).resolve().parents[1] / _PUBLIC

@@ -15,8 +15,6 @@ from typing import Any
 from pipeline._operator_api.functions import make_class, make_function
 from pipeline._operators.user_code.python_function import TORCH_PYTHON_FUNCTION
 
-__all__ = ["TorchPythonFunction", "torch_python_function"]
-
 torch_python_function: Any = make_function(TORCH_PYTHON_FUNCTION)
 """Calls a Python function on torch tensors, as an operator of a graph."""
 TorchPythonFunction: Any = make_class(TORCH_PYTHON_FUNCTION)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
-__all__ = ["did_you_mean", "listed", "plain"]
-
 
 def listed(items: Collection[object], most: int = 8, separator: str = ", ") -> str:
     """Return the first items as text, and the number of others.

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["COMPILE", "FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
-
 COMPILE = "python setup.py build_ext --inplace --force"
 """Compiles all modules of a checkout. Without ``--force``, setuptools skips those that are newer than their sources."""
 

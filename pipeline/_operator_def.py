@@ -16,8 +16,6 @@ from pipeline._user_functions.bound import BoundFunction, InputNumber
 from pipeline._user_functions.libraries import LibraryTransform, adapt
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Operator", "operator_def"]
-
 _SCHEMAS = {"numpy": PYTHON_FUNCTION, "torch": TORCH_PYTHON_FUNCTION}
 
 

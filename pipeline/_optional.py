@@ -8,8 +8,6 @@ from typing import Any
 from pipeline._requirements import too_old
 from pipeline.errors import BuildError
 
-__all__ = ["optional_package"]
-
 
 def optional_package(name: str, purpose: str, extra: str) -> Any:
     """Return a module of a package that not every user has.

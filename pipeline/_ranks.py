@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Ranks", "current_ranks", "set_ranks"]
-
 _VARIABLE = "DALI_PROXY_RANKS"
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")  # SLURM's "4(x2),3": two nodes with 4 tasks, one with 3
 

@@ -7,8 +7,6 @@ import sys
 from functools import cache
 from importlib import metadata
 
-__all__ = ["NEEDED", "check_requirements", "too_old"]
-
 _DISTRIBUTION = "dali-proxy"
 NEEDED = (
     "torch", "numpy", "pillow", "psutil", "msgpack", "msgspec", "cloudpickle", "opencv-python-headless", "simplejpeg",

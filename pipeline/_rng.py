@@ -17,20 +17,6 @@ from numpy.random.bit_generator import ISeedSequence
 
 from pipeline._native import find_compiled
 
-__all__ = [
-    "MOST_NUMBERS",
-    "NUMBERS_PER_COUNT",
-    "BatchKey",
-    "Distribution",
-    "RandomNumbers",
-    "RandomState",
-    "batch_counter",
-    "fresh_seed",
-    "generator_key",
-    "global_batch",
-    "philox",
-]
-
 _compiled = find_compiled("_imaging")
 _MASK = (1 << 64) - 1
 _RANK_SHIFT = 44  # batches of one rank in an epoch: 17 trillion

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["redacted"]
-
 _HIDDEN = "***"
 # The user and the password, and the query up to punctuation before a space. Both may contain quotes.
 _URL = re.compile(

@@ -14,8 +14,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["as_array", "show"]
-
 Array = npt.NDArray[Any]
 
 _EMPTY: Array = np.full((1, 1, 3), 255, np.uint8)

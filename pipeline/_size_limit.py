@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from pipeline.errors import ArgumentValueError, DecodeError
 
-__all__ = ["check_image", "check_size", "image_limit", "size_from_environment"]
-
 _SAMPLE_LIMIT = "DALI_PROXY_MAX_SAMPLE_BYTES"
 _IMAGE_LIMIT = "DALI_MAX_IMAGE_SIZE"  # that of NVIDIA DALI, for decoded images only
 _DEFAULT = 4 << 30

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["STRICT", "is_strict"]
-
 STRICT = "PIPELINE_STRICT"
 """Environment variable that turns the mode on, if it is 1."""
 

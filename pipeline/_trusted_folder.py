@@ -6,8 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["distrust"]
-
 
 def distrust(folder: str | Path) -> str:
     """Return why the files in a folder may come from another user; an empty string if they can't.

@@ -163,6 +163,16 @@ def test_public_names_are_sorted() -> None:
     assert not wrong, "__all__ is sorted and names nothing twice (make format sorts):\n" + "\n".join(wrong)
 
 
+def test_names_with_an_underscore_stay_in_their_module() -> None:
+    wrong = []
+    for module in modules():
+        for statement in ast.walk(tree(module)):
+            if isinstance(statement, ast.ImportFrom) and (source := absolute(module, statement)) in modules():
+                inner = [each.name for each in statement.names if each.name[0] == "_" and each.name[1] != "_"]
+                wrong += [where(module, statement.lineno) for name in inner if f"{source}.{name}" not in modules()]
+    assert not wrong, f"imports of names that are for their own module: {wrong}"
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_package_lists_its_public_names(package: str) -> None:
     assert package in modules(), f"{package}/__init__.py is missing"

@@ -72,7 +72,9 @@ def loaders(device: str) -> dict[str, Rival]:
         rivals += [Ours("ours"), SharedServer("ours, shared")]
     else:
         rivals += [Ours(f"ours, {place}", placement=place) for place in PLACEMENTS]
-        rivals += [SharedServer(f"ours, shared, {place}", placement=place) for place in ("engine", "consumer", "server")]
+        rivals += [
+            SharedServer(f"ours, shared, {place}", placement=place) for place in ("engine", "consumer", "server")
+        ]
     return {rival.name: rival for rival in rivals}
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
 from pipeline.errors import GraphError
 
-__all__ = ["Report", "recommend"]
-
 _TICK = 1e-3  # milliseconds; the operating system may count none in a short time
 _CLOSE = 0.95  # a configuration that is this fast, and uses fewer processes and threads, is preferred
 _STEADY = 1.25  # largest ratio of the rates of a configuration on a quiet machine

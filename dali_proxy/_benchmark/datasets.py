@@ -13,8 +13,6 @@ from torch.utils.data import Dataset
 
 from pipeline._definition.file_inputs import FileInputs
 
-__all__ = ["FileDataset", "PillowTransform", "ProxyTransform"]
-
 
 class FileDataset(Dataset[Any]):
     """Files, each passed to a function.

@@ -22,8 +22,6 @@ from pipeline._definition.file_inputs import FileInputs
 from pipeline._definition.serializing import with_graph
 from pipeline.errors import PipelineError
 
-__all__ = ["Bench", "Configuration", "Result"]
-
 Placement = Literal["server", "engine", "cores", "consumer"]
 
 _WARM_UP = 6  # maximum number of batches before a measurement: workers start, and batches were prefetched

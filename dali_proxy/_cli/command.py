@@ -8,8 +8,6 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Command", "CommandError", "find_commands"]
-
 _COMMANDS = "dali_proxy._cli.commands"
 
 

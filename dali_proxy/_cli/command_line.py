@@ -12,8 +12,6 @@ from dali_proxy._cli.command import Command, CommandError, find_commands
 from dali_proxy._cli.interrupts import interrupts
 from dali_proxy._shadowing import import_ours
 
-__all__ = ["main", "parser"]
-
 _STATUSES = """\
 exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong arguments,
 130 after Ctrl-C"""

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["interrupts"]
-
 _PATIENCE = 0.2  # seconds in which an exception reaches code that handles it
 _IMPORT_PATIENCE = 10.0  # seconds that an import may delay an interrupt
 _FRAGILE = frozenset({"torch", "numpy"})  # packages whose C++ code imports modules, and can't handle exceptions there

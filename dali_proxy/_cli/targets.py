@@ -19,8 +19,6 @@ from dali_proxy._cli.command import CommandError
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = ["add_inputs", "add_target", "input_values", "load_callable", "load_pipeline"]
-
 _HELP = (
     "FILE.py:NAME or MODULE:NAME: a Pipeline, a function that returns one, a function of pipeline.dynamic, or a "
     "Compose; without :NAME, the only one in there"

@@ -18,8 +18,6 @@ import torch
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import ServerClosedError, ServerDiedError, StaleReferenceError
 
-__all__ = ["FetchedTicket", "Fetcher", "dumps", "loads"]
-
 Fetcher = Callable[[Ticket], tuple[Any, ...]]
 """Waits for a batch and returns its outputs, or raises its error."""
 

@@ -18,8 +18,6 @@ from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.signals import deferred_signals
 from pipeline._operator_api.trace import Trace
 
-__all__ = ["ClusterConsumer"]
-
 _MEANS = frozenset({"seconds", "depth"})  # of the servers; other numbers are sums
 
 

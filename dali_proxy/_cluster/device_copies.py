@@ -10,8 +10,6 @@ import torch
 from dali_proxy._consumer.copy_sources import CopySources
 from dali_proxy._consumer.side_stream import SideStream, Stream
 
-__all__ = ["DeviceCopies"]
-
 
 class DeviceCopies:
     """Copies tensors to a GPU without waiting for it. Only one thread at a time may use it.

@@ -22,8 +22,6 @@ from dali_proxy.errors import BatchError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._ipc import pickling
 
-__all__ = ["NodeServer", "RemoteHost"]
-
 
 class RemoteHost(NamedTuple):
     """The host that a server starts.

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["RayCluster"]
-
 
 @dataclass(frozen=True)
 class RayCluster:

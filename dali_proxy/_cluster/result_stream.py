@@ -21,8 +21,6 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_lock
 
-__all__ = ["Address", "ResultReceiver", "ResultSender", "is_encrypted"]
-
 _KEY = 32  # bytes
 _COUNTS = struct.Struct("<QQ")  # number of the request, number of buffers
 _SIZE = struct.Struct("<Q")

@@ -27,8 +27,6 @@ from pipeline._listing import listed
 from pipeline._optional import optional_package
 from pipeline._ranks import current_ranks
 
-__all__ = ["PendingBatch", "ServerPool"]
-
 _THREADS = 16  # calls that a server handles at once
 _LOSSES = 3  # times that a batch may be lost with its server, and is repeated
 _FAILED_STARTS = 3  # in sequence, after which no further server is started

@@ -6,8 +6,6 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["BatchRequest", "DatasetReader", "DatasetReaders"]
-
 _READERS = 4  # readers of a rank that a process keeps: two loaders, and two epochs of each
 
 

@@ -18,8 +18,6 @@ from typing import Any
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.interrupts import blocked_interrupts
 
-__all__ = ["unblock_interrupts", "with_bound_workers"]
-
 _PR_SET_PDEATHSIG = 1
 
 

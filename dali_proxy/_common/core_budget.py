@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pipeline._ranks import Ranks, current_ranks
 
-__all__ = ["Shares", "allowed_cores", "cgroup_cores", "core_budget", "processes_sharing"]
-
 
 @dataclass(frozen=True)
 class Shares:

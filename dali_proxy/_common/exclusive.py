@@ -6,8 +6,6 @@ import threading
 
 from dali_proxy.errors import ProxyError
 
-__all__ = ["Owner", "claim"]
-
 #: The thread that runs the code, under the key "thread". To end, run ``if owner: del owner["thread"]``: no signal
 #: handler runs meanwhile, unlike at the end of a `with` block.
 Owner = dict[str, int]

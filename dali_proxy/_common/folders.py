@@ -17,8 +17,6 @@ from pathlib import Path
 from pipeline._ipc.connecting import short_path
 from pipeline._ipc.signals import deferred_signals
 
-__all__ = ["is_refused", "make_folder", "new_folder", "remove_dead_folders", "remove_folder", "server_sockets"]
-
 _PREFIX = "dali-proxy-"
 _OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a user's folder may begin with the same name
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

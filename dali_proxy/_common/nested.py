@@ -11,8 +11,6 @@ from typing import Any
 
 from dali_proxy.errors import PlaceholderError
 
-__all__ = ["find", "replace", "tuple_like"]
-
 _PLAIN = frozenset((tuple, list, dict, deque, set, frozenset))  # without attributes
 _LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
 # Objects of these packages don't refer to batches, but to many other objects.

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
-__all__ = ["FilledBatches", "LastBatchPolicy", "batch_count", "check_policy", "fill", "loader_drops_last"]
-
 T = TypeVar("T")
 
 

@@ -13,16 +13,6 @@ from multiprocessing.process import BaseProcess
 from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = [
-    "TERMINATED",
-    "EndedWorkers",
-    "dead_worker",
-    "describe_exit",
-    "end_workers",
-    "hanging_worker",
-    "reports_dead_worker",
-]
-
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a process that ended in order because of SIGTERM, as in shells."""
 

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["blocked_signal"]
-
 
 @contextmanager
 def blocked_signal(number: signal.Signals) -> Iterator[None]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Uncopyable"]
-
 
 class Uncopyable:
     """Base of iterators: a copy would take batches from the original, or end its epoch. torch's error is the same."""

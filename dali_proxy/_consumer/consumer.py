@@ -55,8 +55,6 @@ from pipeline._ipc.signals import deferred_signals
 from pipeline._operator_api.trace import Trace
 from pipeline.tensors.torch_memory import refuse_capture
 
-__all__ = ["ConsumerClient"]
-
 _END = 5.0  # seconds in which a server notices that its GPU is in error
 _GLANCE = 0.1  # seconds between checks
 _UNASKED = 0.005  # seconds to wait for a result that the server may send unasked, before it is requested

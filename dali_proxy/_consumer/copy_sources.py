@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dali_proxy._consumer.side_stream import Event, Stream
 
-__all__ = ["CopySources"]
-
 
 class CopySources:
     """Keeps host memory until the GPU has read it. Only one thread at a time may use it."""

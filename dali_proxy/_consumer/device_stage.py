@@ -32,9 +32,6 @@ from pipeline.tensors.torch_memory import TorchMemory, owned_tensors
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceStage", "DeviceStages", "Outcome"]
-
-
 _GPU_PATIENCE = 2.5  # seconds that the GPU may take for batches without a reader
 _GLANCE = 0.002  # seconds between checks
 

@@ -9,8 +9,6 @@ from dali_proxy.errors import BatchError
 from pipeline._graph.location import warn_caller
 from pipeline._listing import listed
 
-__all__ = ["EarlierShapes"]
-
 _REMEDY = "make the shapes equal in the pipeline, for example with fn.resize, fn.crop or fn.pad"
 
 

@@ -25,8 +25,6 @@ from pipeline.tensors.cpu import Array
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["IssuedOutputs", "Launcher"]
-
 #: An array of a message, and whether its memory is registered with CUDA.
 _Source: TypeAlias = tuple[Any, bool]
 #: An output on the GPU, and what its launch reads or its copy copies.

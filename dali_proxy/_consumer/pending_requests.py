@@ -15,8 +15,6 @@ from pipeline._concurrency.locks import Level, new_condition, new_rlock
 if TYPE_CHECKING:
     from dali_proxy._transport.protocol import Result
 
-__all__ = ["ChannelGuard", "Deadline", "Key", "PendingRequest", "PendingRequests", "fresh", "without_frames"]
-
 _LONGEST_PAUSE = 1.0  # seconds between two checks of a deadline
 
 Key = tuple[Any, ...]

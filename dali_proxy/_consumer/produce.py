@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dali_proxy._consumer.earlier_shapes import EarlierShapes
     from dali_proxy._worker.tickets import Ticket
 
-__all__ = ["produce"]
-
 
 class Fetches(Protocol):
     """Fetches batches, like `ConsumerClient`."""

@@ -9,8 +9,6 @@ import torch
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Ragged", "check_ragged", "formed"]
-
 Ragged = Literal["list", "nested", "pad"]
 
 _FORMS = ("list", "nested", "pad")

@@ -18,8 +18,6 @@ from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.signals import let_through
 
-__all__ = ["SharedChannel"]
-
 _GLANCE = 0.5  # seconds between checks of the deadline while waiting
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 

@@ -13,8 +13,6 @@ from pipeline._cuda.streams import new_stream
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Event", "SideStream", "Stream"]
-
 
 class Event(Protocol):
     """A CUDA event: a point in the order of a stream's work."""

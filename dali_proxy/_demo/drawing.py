@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw
 
-__all__ = ["draw"]
-
 _SIZE = (900, 600)  # width and height in pixels
 _SHAPES = 240
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from dali_proxy._doctor.check import Check
 
-__all__ = ["check_gpu", "gpu_name", "gpu_problem"]
-
 _DRIVER = Path("/proc/driver/nvidia/version")
 _NODE = Path("/dev/nvidiactl")
 _CODEC = (0, 9)  # oldest nvImageCodec

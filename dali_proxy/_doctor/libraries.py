@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dali_proxy._doctor.check import Check, Status
 from pipeline._requirements import NEEDED, too_old
 
-__all__ = ["check_libraries"]
-
 _OPTIONAL = {
     "scikit-image": ("demo", "the demo uses its photographs"),
     "av": ("video", "to decode videos"),

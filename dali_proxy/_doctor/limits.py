@@ -10,8 +10,6 @@ from pathlib import Path
 
 from dali_proxy._doctor.check import Check
 
-__all__ = ["check_limits"]
-
 _SHM = Path("/dev/shm")
 _LEAST_SHM = 1 << 30  # bytes; the default of Docker is 64 MiB
 _LEAST_FILES = 4096

@@ -12,8 +12,6 @@ from dali_proxy._doctor.gpu import check_gpu
 from dali_proxy._doctor.libraries import check_libraries
 from dali_proxy._doctor.limits import check_limits
 
-__all__ = ["examine"]
-
 
 def examine() -> Iterator[Check]:
     """Check Python, the machine, its limits, the libraries and the GPU.

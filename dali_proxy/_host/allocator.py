@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-__all__ = ["keep_freed_memory"]
-
 # Options of `mallopt` (malloc.h of glibc), and their values in bytes.
 _TRIM_THRESHOLD, _TOP_PAD = -1, -2
 _KEPT = 256 << 20

@@ -15,8 +15,6 @@ from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.completion import CompletionWriter
 from pipeline._ipc.errors import ProtocolError
 
-__all__ = ["Consumer", "DatasetWorker", "Monitor", "Pool", "ReadTask", "Worker", "check_count"]
-
 _MOST = 1 << 16  # limit for each kind of object that the host stores for a client
 
 

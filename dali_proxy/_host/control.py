@@ -11,8 +11,6 @@ from pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
 from pipeline._secrets import redacted
 from pipeline.errors import PipelineError
 
-__all__ = ["CONTROL_CODEC", "Failed", "Ready", "Start", "StartFailed", "Stop"]
-
 _LONGEST_PICKLE = 1 << 20  # bytes
 _LONGEST_TEXT = 1 << 18
 

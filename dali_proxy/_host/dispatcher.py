@@ -13,8 +13,6 @@ from dali_proxy._transport.protocol import BatchRead, ReadBatch
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import close_all
 
-__all__ = ["Dispatcher"]
-
 _AT_ONCE = 2  # tasks of a worker: one that it reads, and the next one, so that it needn't wait
 _DEATHS = 2  # workers that may die while they read a batch
 

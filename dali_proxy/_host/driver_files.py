@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-__all__ = ["remove_driver_files"]
-
 
 def remove_driver_files(pid: int) -> None:
     """Remove the shared memory that the driver created for a process that has ended or is about to.

@@ -6,8 +6,6 @@ import importlib
 import linecache
 import sys
 
-__all__ = ["prepare_for_forks"]
-
 _MODULES = (
     "multiprocessing.popen_fork",
     "multiprocessing.queues",

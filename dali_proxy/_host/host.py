@@ -55,8 +55,6 @@ from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._ipc.frames import close_all
 
-__all__ = ["Host"]
-
 _SPARE = 64  # descriptors that a new client may need
 _ORPHANED = 1.0  # seconds until this process knows that its parent has ended
 _WITH_FDS = (AttachSegment, BatchRead, ReadBatch)  # their handlers own the descriptors

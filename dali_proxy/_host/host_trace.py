@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dali_proxy._host.requests import Request
     from dali_proxy._transport.protocol import Submit
 
-__all__ = ["EXECUTED", "FINISHED", "QUEUED", "HostTrace"]
-
 _AT_ONCE = 20_000  # spans of an answer; the messages that wait for a client are limited
 _MOST = 125_000  # batches; each has up to four spans
 _BATCHES = "batches"

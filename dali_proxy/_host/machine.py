@@ -11,8 +11,6 @@ from typing import Any
 
 from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget
 
-__all__ = ["MachineUse"]
-
 _TICKS = os.sysconf("SC_CLK_TCK")  # per second, in /proc
 _SHORTEST = 0.2  # seconds of a measurement, unless a loop ends
 _LONGEST = 5.0  # seconds without a report of a loop, after which it may have been left

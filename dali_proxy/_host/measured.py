@@ -9,8 +9,6 @@ from dali_proxy._host.clients import Consumer
 from dali_proxy._host.requests import Request
 from dali_proxy._transport.protocol import Computed
 
-__all__ = ["Measured"]
-
 # Seconds for which the requests of an iterator are held while it takes no batch: if a worker waits for memory, so that
 # the loop may wait for the worker, and otherwise.
 _STALLED, _LONGEST = 0.3, 5.0

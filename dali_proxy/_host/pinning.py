@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 
-__all__ = ["Pinner"]
-
 Memory = npt.NDArray[np.uint8]
 
 

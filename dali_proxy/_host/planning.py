@@ -12,8 +12,6 @@ from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import TensorList
 from pipeline._rng import BatchKey
 
-__all__ = ["Planning"]
-
 
 class Planning:
     """A planner of a pipeline's device stage, and its cost. Any thread may use it.

@@ -23,8 +23,6 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import deferred_signals
 from pipeline._ranks import current_ranks
 
-__all__ = ["ProcessHost"]
-
 _STOP_PATIENCE = 10.0  # seconds for an orderly shutdown before the host is killed
 # Like `python -m dali_proxy._host`, but as an imported module: `__main__` might find another module `pipeline`.
 # Garbage collection would take a tenth of the time of the imports, and visit the modules again whenever it runs.

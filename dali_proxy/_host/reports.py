@@ -22,8 +22,6 @@ from pipeline._ipc.errors import ProtocolError
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.trace import profiler_trace
 
-__all__ = ["Reports"]
-
 _MOST_WAITING = 64  # requests for samples
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dali_proxy._transport.protocol import Failure
     from dali_proxy._transport.publisher import StagedResult
 
-__all__ = ["Request", "State"]
-
 
 class State(Enum):
     """Stage of a request. Stages only advance."""

@@ -33,8 +33,6 @@ from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
-__all__ = ["HostRunner"]
-
 # Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
 # take as long, and the other clients hardly wait.
 _OWN_BYTES = 1 << 18

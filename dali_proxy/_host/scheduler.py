@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection
 
 from dali_proxy._host.requests import Request, State
 
-__all__ = ["IsHeld", "Scheduler"]
-
 IsHeld = Callable[[Request, Collection[Request]], bool]
 """Returns whether the requests of a source must wait; called with its next request and with all of them."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from dali_proxy._host.requests import Request, State
 
-__all__ = ["Store"]
-
 _CLOSED_SESSIONS = 1 << 16  # remembered, to refuse later requests for them
 _UNCLAIMED = 512  # unclaimed results, however small: each has a descriptor for each output
 

@@ -12,8 +12,6 @@ from dali_proxy.errors import ProxyError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._definition.serializing import deserialize_for_host
 
-__all__ = ["ThreadHost"]
-
 _GPU_PATIENCE = 2.5  # seconds that the GPU may take when the host stops
 _PATIENCE = 30.0  # seconds that a running batch may take when the host stops
 

@@ -14,8 +14,6 @@ from pipeline._operator_api.request import TensorList
 from pipeline._sheet import show
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["draw_thumbnails"]
-
 Array = npt.NDArray[Any]
 
 _MOST = 15  # samples

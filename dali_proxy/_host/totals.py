@@ -11,8 +11,6 @@ from dali_proxy._host.requests import Request
 from dali_proxy._host.scheduler import Scheduler
 from dali_proxy._transport.labels import clip
 
-__all__ = ["Totals"]
-
 
 class Totals:
     """Counters of the host's work since it started.

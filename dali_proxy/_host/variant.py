@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dali_proxy._host.clients import Worker
     from dali_proxy._transport.protocol import Submit
 
-__all__ = ["Variant"]
-
 _TIMES = "0,000.00 s · 100 % · gpu"  # the longest text in a box of the page
 
 

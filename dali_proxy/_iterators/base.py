@@ -16,8 +16,6 @@ from dali_proxy._iterators.progress import Flat, Progress, Source
 from pipeline._graph.location import warn_caller
 from pipeline.errors import ArgumentValueError, FrameworkArgumentError, MissingInputError, PipelineError
 
-__all__ = ["BaseIterator"]
-
 _AUTO_RESET = {"yes": True, "no": False, "True": True, "False": False, None: False, True: True, False: False}
 
 

@@ -13,8 +13,6 @@ from dali_proxy._iterators.pipelines import Outputs
 from pipeline.errors import FrameworkArgumentError, InputError
 from pipeline.tensors.interop import to_torch_tensor
 
-__all__ = ["DALIClassificationIterator", "DALIGenericIterator"]
-
 
 class DALIGenericIterator(BaseIterator):
     """Iterates over pipelines: each batch is a list with a dict of torch tensors for every pipeline.

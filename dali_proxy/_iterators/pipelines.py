@@ -13,8 +13,6 @@ from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
 from pipeline.tensors.torch_memory import TorchMemory
 
-__all__ = ["Outputs", "Pipelines"]
-
 #: The outputs of one pipeline for a batch.
 Outputs = tuple[Any, ...]
 

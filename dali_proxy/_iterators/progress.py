@@ -16,8 +16,6 @@ from dali_proxy._common.policies import LastBatchPolicy, batch_count
 from pipeline._readers.sharding import Sharding
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Flat", "Progress", "Sharded", "Source"]
-
 
 class Source(ABC):
     """The data that the pipelines of an iterator read together."""

@@ -13,8 +13,6 @@ from dali_proxy._iterators.pipelines import Outputs
 from pipeline.errors import FrameworkArgumentError
 from pipeline.tensors.interop import sample_tensors
 
-__all__ = ["DALIRaggedIterator"]
-
 
 class DALIRaggedIterator(DALIGenericIterator):
     """A `DALIGenericIterator` for outputs whose samples differ in shape.

@@ -11,8 +11,6 @@ import numpy as np
 from pipeline._user_functions.seeding import GlobalGenerators
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["BatchTransform", "check_batch_transform", "seeded"]
-
 
 class BatchTransform:
     """A function that receives each finished batch, in the training process.

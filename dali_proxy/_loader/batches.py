@@ -24,9 +24,6 @@ from pipeline._graph.location import user_traceback
 from pipeline._rng import global_batch
 from pipeline.errors import PipelineError
 
-__all__ = ["Chunk", "CollatedBatch", "Cost", "FailedBatch", "NumberedIndices", "Packed", "Pause"]
-
-
 _SMALL = 1 << 16  # bytes
 
 

@@ -14,8 +14,6 @@ from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy._worker.worker import collected_submissions
 from pipeline._ipc.pickling import for_spawned
 
-__all__ = ["Collate", "submit_rest"]
-
 
 class Collate:
     """Wraps the user's collate function: submits the samples that it left uncollated, and ends the batch's context.

@@ -11,8 +11,6 @@ from pipeline._readers.order import permutation
 from pipeline._rng import BatchKey
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["DistributedBatchSampler"]
-
 
 class DistributedBatchSampler(RankBatchSampler):
     """Batch sampler for one rank of a distributed run.

@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LoaderEvaluator"]
-
 
 class LoaderEvaluator:
     """A wrapper of a loader that measures how long each batch takes.

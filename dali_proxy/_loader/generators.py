@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-__all__ = ["DrawWatch", "Generators", "copy_of"]
-
 _LOOKS = 3  # draws of a sampler, after which it is known not to draw as it goes
 
 

@@ -14,8 +14,6 @@ from dali_proxy._loader.numbered_datasets import NumberedDataset
 if TYPE_CHECKING:
     pass
 
-__all__ = ["InnerLoader", "create_batch"]
-
 
 class InnerLoader(torch.utils.data.DataLoader[Any]):
     """A torch `DataLoader` over wrapped datasets and samplers."""

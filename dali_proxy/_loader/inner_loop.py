@@ -27,8 +27,6 @@ from pipeline._concurrency.forking import keep_in_child, no_forks
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
-__all__ = ["InnerLoop"]
-
 _MISSING = {
     errno.ENOSPC: "/dev/shm has no space for the semaphores of their queues",
     errno.EAGAIN: "the limit of processes is reached (ulimit -u, or pids.max of the container)",

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._loader.loader_options import LoaderOptions
 
-__all__ = ["LoaderIterator"]
-
 _PAUSES = (0.02, 0.1, 0.5, 0.0)  # seconds after each attempt to open a session; none after the last one
 
 

@@ -39,8 +39,6 @@ from pipeline._listing import did_you_mean
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
-__all__ = ["DataLoader"]
-
 _OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
 
 

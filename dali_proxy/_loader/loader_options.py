@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dali_proxy._loader.rescue import OnError
     from dali_proxy._server.server import DALIServer
 
-__all__ = ["LoaderOptions"]
-
 
 class LoaderOptions(torch.utils.data.DataLoader[Any]):
     """A loader with the options of `DataLoader`, which describes them."""

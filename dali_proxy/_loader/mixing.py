@@ -13,8 +13,6 @@ from torch.nn.functional import one_hot
 from dali_proxy._common.nested import tuple_like
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["CutMix", "MixUp"]
-
 
 class _Mix:
     """Mixes each image with the previous one of the batch, and the labels in the same proportion."""

@@ -25,17 +25,6 @@ from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.pickling import for_spawned
 from pipeline._ipc.signals import deferred_signals
 
-__all__ = [
-    "NumberedDataset",
-    "NumberedItems",
-    "NumberedSampler",
-    "SamplerStart",
-    "WorkerInit",
-    "WrapsDataset",
-    "last_drawn",
-    "session_of",
-]
-
 
 def session_of(first: int, epoch: int) -> int:
     """Return the session number of an epoch.

@@ -15,8 +15,6 @@ from dali_proxy._loader.numbered_datasets import WrapsDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, set_context
 
-__all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPosition", "state_of"]
-
 
 @dataclass(frozen=True)
 class WorkerPosition:

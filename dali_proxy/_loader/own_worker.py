@@ -9,8 +9,6 @@ from typing import Any
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._ipc.signals import set_python_handler
 
-__all__ = ["OwnWorker", "ends_process", "mark_signal_exits"]
-
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _MARK = "_dali_proxy_of_signal"
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from dali_proxy._pool.dataset_pool import DatasetPool, PendingRead
     from dali_proxy._server.server import DALIServer
 
-__all__ = ["PoolLoader"]
-
 _EACH = 3  # batches in flight of each server or worker: one is read, one is in the pipeline, one is on its way
 
 _Pending: TypeAlias = "PendingBatch | PendingRead"

@@ -26,8 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline._ipc.signals import deferred_signals, let_through
 
-__all__ = ["DirectQueue", "Pickled", "get_in_turns", "with_direct_queues"]
-
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message, with its length field, that a pipe accepts atomically
 _BUFFER_SIZE, _READ_SIZE = 1 << 12, 1 << 20  # bytes to read at once, at least and at most
 _LOOK = 60.0  # seconds after which a wait for the rest of a message is restarted

@@ -17,8 +17,6 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError
 if TYPE_CHECKING:
     from dali_proxy._server.telemetry import Losses
 
-__all__ = ["LOST", "LeftOut", "OnError", "Rescue", "check_on_error"]
-
 #: Exceptions which mean that a batch was lost with its server.
 LOST = (ServerClosedError, ServerDiedError, StaleReferenceError)
 

@@ -29,8 +29,6 @@ from pipeline.errors import ArgumentMismatchError
 if TYPE_CHECKING:
     from dali_proxy._loader.loader_options import LoaderOptions
 
-__all__ = ["ResolvingCollate", "function_of"]
-
 _REBUILT = (
     "this batch isn't made by dali_proxy.DataLoader, but by a loader of torch that other code has made from its "
     "dataset and collate_fn. Accelerate's prepare and skip_first_batches (also in the Trainer of transformers) and Ray "

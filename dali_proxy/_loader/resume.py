@@ -21,18 +21,6 @@ from pipeline._graph.location import warn_caller
 from pipeline._ipc.signals import deferred_signals
 from pipeline.errors import ArgumentMismatchError
 
-__all__ = [
-    "LoaderState",
-    "PastProgress",
-    "Progress",
-    "SamplerState",
-    "batch_size_of",
-    "kind_of",
-    "sampler_with_epochs",
-    "start_of_epoch",
-    "stateful_sampler",
-]
-
 _VERSION = 1
 _ADDED = {"sampler_class", "seed", "rank"}  # fields that states of earlier versions don't have
 

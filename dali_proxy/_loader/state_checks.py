@@ -11,8 +11,6 @@ import torch
 
 from pipeline.errors import ArgumentMismatchError
 
-__all__ = ["check_fields"]
-
 _POSITION = {"batches", "dataset", "iterator", "ended"}
 _SAMPLER = {"state", "first", "drain"}
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dali_proxy._loader.loader_options import LoaderOptions
     from dali_proxy._server.server import DALIServer
 
-__all__ = ["inner_loader"]
-
 
 def inner_loader(
     loader: LoaderOptions, first_session: int, start: LoaderState

@@ -15,8 +15,6 @@ from dali_proxy._transport.protocol import Stats, StatsRequest
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import ChannelTimeoutError
 
-__all__ = ["MonitorClient"]
-
 _TIMEOUT = 5.0  # seconds
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from dali_proxy._common.folders import server_sockets
 
-__all__ = ["find_sockets"]
-
 #: A server's socket, as the kernel lists it: under the name that it was bound to, before it was renamed.
 _BOUND = re.compile(r"(/\S*/dali-proxy-[0-9a-f]{16})/socket\.new$")
 

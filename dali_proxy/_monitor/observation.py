@@ -13,8 +13,6 @@ from dali_proxy._monitor.client import MonitorClient
 from dali_proxy._server.telemetry import OF_LOOPS, ServerStats
 from pipeline._secrets import redacted
 
-__all__ = ["Observation", "Observer"]
-
 
 @dataclass(frozen=True)
 class Observation:

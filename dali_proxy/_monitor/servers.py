@@ -15,8 +15,6 @@ from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.locks import Level, new_lock
 
-__all__ = ["Servers"]
-
 _INTERVAL = 0.9  # seconds; a second request within this time gets the same observations
 _PATIENCE = 3.0  # seconds to wait for the next batch
 

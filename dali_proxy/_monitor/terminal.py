@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from dali_proxy._monitor.observation import Observation
 
-__all__ = ["render"]
-
 _COLUMNS = (
     "    PID      UP  SAMPLES/S  BATCHES/S  IN FLIGHT  BUSY  TRAIN  WAIT WORKERS/RESULTS   CPU    MEMORY  ERRORS  LIMIT"
 )

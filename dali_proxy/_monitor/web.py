@@ -20,8 +20,6 @@ from dali_proxy._monitor.servers import Servers
 from dali_proxy.errors import ProxyError
 from pipeline._cached_property import cached_property
 
-__all__ = ["WebServer", "main"]
-
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",

@@ -6,8 +6,6 @@ import ast
 from pathlib import Path
 from sys import stdlib_module_names
 
-__all__ = ["FRAMEWORKS", "KINDS", "write_script"]
-
 _HERE = Path(__file__).resolve().parent
 
 

@@ -21,8 +21,6 @@ from pipeline._ranks import current_ranks
 if TYPE_CHECKING:
     from dali_proxy._consumer.consumer import ConsumerClient
 
-__all__ = ["DatasetPool", "PendingRead"]
-
 _TURN = 0.05  # seconds between two checks of the caller
 
 

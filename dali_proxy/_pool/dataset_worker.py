@@ -20,8 +20,6 @@ from pipeline._ipc import pickling
 from pipeline._ipc.errors import IPCError
 from pipeline._ipc.memory import SharedBlock
 
-__all__ = ["run"]
-
 
 def run(endpoint: Endpoint, number: int, count: int) -> None:
     """Read batches until the server ends.

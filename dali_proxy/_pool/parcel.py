@@ -14,8 +14,6 @@ from dali_proxy._transport.protocol import BatchRead
 from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.memory import SharedBlock
 
-__all__ = ["open_batch", "send_batch"]
-
 _INLINE = 1 << 16  # bytes that the message contains: separate memory would take longer
 
 Bytes = npt.NDArray[np.uint8]

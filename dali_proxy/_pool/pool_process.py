@@ -14,8 +14,6 @@ from pipeline._ipc.interpreter import child_environment, import_path, interprete
 from pipeline._ipc.signals import deferred_signals
 from pipeline._ranks import current_ranks
 
-__all__ = ["PoolProcess"]
-
 _PROGRAM = "from dali_proxy._pool.supervisor import main; main()"
 _START_PATIENCE = 120.0  # seconds that the process may take to import torch and to start the workers
 _PATIENCE = 5.0  # seconds that it may take to end

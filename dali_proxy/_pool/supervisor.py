@@ -24,8 +24,6 @@ from dali_proxy.errors import ProxyError
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
 
-__all__ = ["Settings", "main"]
-
 _PRELOADED = "dali_proxy._loader.pool_loader"  # the readers' module, and all that it imports; a higher layer
 _CALM = 10.0  # seconds
 _DEATHS = 10  # deaths of each worker, on average, in that time, after which the pool gives up

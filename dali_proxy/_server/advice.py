@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dali_proxy._server.counters import Counters, OperatorTimes
 
-__all__ = ["advise", "others_load"]
-
 _LARGE = 0.2  # share of the workers' time that waiting for shared memory may take
 _OBSERVED = 0.2  # seconds of measurements of the cores that are enough
 _IDLE = 0.1  # share of the cores that is idle if they aren't all in use

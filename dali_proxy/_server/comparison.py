@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
-__all__ = ["Comparison"]
-
 _WORTH = 0.01  # gain that is worth a change, and a further measurement
 _CERTAINTY = 2.0  # standard errors by which a candidate may be faster than its mean
 # Expected standard deviation of a ratio of two measurements, before there are others, and the number of measurements

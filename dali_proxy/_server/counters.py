@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from dali_proxy._common.in_flight import InFlight
 
-__all__ = ["Counters", "OperatorTimes"]
-
 _WAITING = 0.1  # share of the time for which training may wait and still be the limit
 _BUSY = 0.7  # share of the time for which the executor must be busy to be the limit
 _STARTS = 0.5  # share of the time for which loops wait for their first batches, from which the start is the limit

@@ -9,8 +9,6 @@ from dali_proxy.errors import ProxyError
 from pipeline._ipc.interpreter import child_environment, interpreter_path
 from pipeline._ipc.signals import deferred_signals
 
-__all__ = ["Dashboard"]
-
 _PROGRAM = "from dali_proxy._monitor.web import main; main()"
 _PATIENCE = 5.0  # seconds that the process may take to end
 

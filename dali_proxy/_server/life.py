@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._consumer.consumer import ConsumerClient
 
-__all__ = ["Life"]
-
 
 @dataclass
 class Life:

@@ -16,8 +16,6 @@ from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingSi
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = ["accept_old_names", "check_limits", "check_sizes"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _LARGEST_BATCH = MAX_SAMPLES // 2  # at least two numbers describe the position of a sample

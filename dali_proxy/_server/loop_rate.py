@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dali_proxy._transport.protocol import Computed
 
-__all__ = ["LoopRate"]
-
 _SECONDS = 1.2  # of a measurement, at least
 _BATCHES = 12  # of a measurement, at least
 _PERIODS, _LONGEST = 4, 3.0  # longest times between batches, since a loop may wait now and then; seconds, at most

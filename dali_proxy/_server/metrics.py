@@ -11,8 +11,6 @@ from pipeline._optional import optional_package
 if TYPE_CHECKING:
     from dali_proxy._server.telemetry import ServerStats
 
-__all__ = ["MetricsCollector"]
-
 _PREFIX = "dali_proxy_"
 _COUNTERS = {
     "batches": "finished batches, including failed ones",

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dali_proxy._server.counters import Counters
 
-__all__ = ["as_html"]
-
 #: Colors of the parts of the loops' time; they are legible on light and dark pages.
 _COLORS = {"training": "#2a9d8f", "waiting for workers": "#e9a03b", "waiting for results": "#4f83cc"}
 _OPERATORS = 12  # rows of the table

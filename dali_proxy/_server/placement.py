@@ -30,17 +30,6 @@ from pipeline._operator_api.reader import ReaderOperator
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
-__all__ = [
-    "CORES",
-    "Choice",
-    "Placement",
-    "Placing",
-    "choose",
-    "decodes_images",
-    "idle_cores",
-    "usable_cores",
-]
-
 Settled = Literal["server", "engine", "cores", "consumer"]
 Placement = Literal[Settled, "auto"]
 

@@ -12,8 +12,6 @@ from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError
 from pipeline.errors import ArgumentMismatchError
 
-__all__ = ["publish", "read_published"]
-
 _NAME = "endpoint"
 
 

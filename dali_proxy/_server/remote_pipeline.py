@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dali_proxy._transport.endpoint import Endpoint
     from pipeline import Pipeline
 
-__all__ = ["RemotePipeline"]
-
 
 class RemotePipeline:
     """A pipeline that servers in a cluster run.

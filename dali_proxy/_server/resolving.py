@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dali_proxy._consumer.earlier_shapes import EarlierShapes
     from dali_proxy._consumer.ragged import Ragged
 
-__all__ = ["resolved"]
-
 
 class Server(Protocol):
     """What a resolution needs of a `DALIServer`."""

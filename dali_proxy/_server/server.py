@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from dali_proxy._pool.dataset_pool import DatasetPool
     from dali_proxy._worker.proxy import Proxy
 
-__all__ = ["DALIServer", "as_pipeline", "serve"]
-
 _REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 

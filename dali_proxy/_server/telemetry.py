@@ -15,8 +15,6 @@ from dali_proxy._server.notebook import as_html
 from dali_proxy._transport.protocol import LoopReport
 from pipeline._operator_api.trace import Trace, profiler_trace
 
-__all__ = ["OF_LOOPS", "LoopTimes", "Losses", "ServerStats"]
-
 _SHOWN = 20e-6  # seconds; briefer waits are left out of a trace
 _WIDTH = 120  # columns of a report
 _FEW = 3  # cheap operators that have separate rows

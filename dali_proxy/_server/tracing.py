@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._consumer.consumer import ConsumerClient
 
-__all__ = ["traced"]
-
 
 @contextmanager
 def traced(consumer: ConsumerClient | ClusterConsumer, loops: LoopTimes, path: str | Path) -> Iterator[None]:

@@ -12,8 +12,6 @@ from dali_proxy._server.comparison import Comparison
 from dali_proxy._server.loop_rate import LoopRate
 from dali_proxy._transport.protocol import Computed
 
-__all__ = ["Trial"]
-
 _SETTLE = 0.3  # seconds after the first batch of a candidate that aren't measured: queues fill
 _PATIENCE = 30.0  # seconds until a candidate has its first batch, else it isn't measured
 _LONGEST = 32.0  # seconds of measurements after which no further round begins

@@ -15,8 +15,6 @@ from pipeline._cuda.ipc import ExportedBuffer
 from pipeline._ipc.arena import ALIGNMENT
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["CudaPublisher"]
-
 
 class CudaPublisher:
     """Puts outputs into CUDA slots, and lets an executor write them there.

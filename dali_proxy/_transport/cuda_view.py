@@ -21,8 +21,6 @@ from pipeline._ipc.signals import finalizer
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CudaSlotView"]
-
 
 class _Imported:
     """A slot that is mapped here, and the number of its outputs that are neither copied nor dropped."""

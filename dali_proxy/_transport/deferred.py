@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeferredOutputs", "OutputFunction", "OutputFunctions", "copied_from_cpu", "on_gpu"]
-
 OutputFunction = Callable[[], "torch.Tensor | list[torch.Tensor]"]
 """Returns a tensor if the output is dense, else the list of its samples."""
 

@@ -22,20 +22,6 @@ from pipeline.types import to_numpy_type
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = [
-    "MONITOR_KEY",
-    "Endpoint",
-    "InputSpec",
-    "OtherReleaseError",
-    "input_specs",
-    "monitor_path",
-    "open_channel",
-    "open_monitor",
-    "serve_here",
-    "server_errors",
-    "without_rank",
-]
-
 #: Key of the socket for monitors. It isn't a secret: the socket's folder and the kernel's report of the peer's user
 #: protect it, and it gives reports only.
 MONITOR_KEY = b"monitor"

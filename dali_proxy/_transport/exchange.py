@@ -9,8 +9,6 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import ProtocolError
 from pipeline._operator_api.request import DeviceMemory
 
-__all__ = ["LocalExchange"]
-
 
 class LocalExchange:
     """Passes objects between threads of one process, by number.

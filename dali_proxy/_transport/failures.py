@@ -20,8 +20,6 @@ from pipeline._listing import listed
 from pipeline._secrets import redacted
 from pipeline.errors import OperatorError, PipelineError
 
-__all__ = ["describe", "rebuild"]
-
 _LONG = 1 << 16  # maximum size of a long text, in bytes
 _SAMPLES = 4096  # maximum number of failed samples to list
 _LONG_LABEL = 512  # maximum size of a sample's label, in bytes

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dali_proxy._transport.origin import Key
 
-__all__ = ["AHEAD", "FetchAhead", "SentAhead"]
-
 AHEAD = 2  # least number of batches beyond the current one: one is in flight while the next one is ready
 _MOST = 32
 _NBYTES = 128 << 20  # results that have arrived, or may arrive, if they are more than `AHEAD`

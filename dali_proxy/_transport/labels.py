@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 from pipeline._ipc.messages import Meta
 
-__all__ = ["Labels", "clip", "clip_start", "indices_of_labels", "pack_labels", "unpack_labels"]
-
 #: Field of a message: labels from `pack_labels`.
 Labels = Annotated[str, Meta(max_length=1 << 23)]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from dali_proxy._transport.cuda_view import CudaSlotView
 
-__all__ = ["ResultOpener", "host_tensors"]
-
 T = TypeVar("T")
 
 _CLOSED = "the connection to the server was closed before its result was opened"

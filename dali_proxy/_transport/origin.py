@@ -9,8 +9,6 @@ from dali_proxy._transport.labels import Labels
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.messages import U32, U64, Message, Meta
 
-__all__ = ["MAX_SAMPLES", "Key", "Line", "Name", "Origin", "Table", "pack_keys", "unpack_keys"]
-
 MAX_SAMPLES = 1 << 20
 
 Name = Annotated[str, Meta(max_length=256)]

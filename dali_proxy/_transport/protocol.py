@@ -18,36 +18,6 @@ from dali_proxy._transport.prepared import Prepared
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
 
-__all__ = [
-    "CODEC",
-    "CUDA_SLOTS",
-    "DTYPES",
-    "VERSION",
-    "AttachSegment",
-    "BatchRead",
-    "CloseSession",
-    "Computed",
-    "DetachSegment",
-    "Failure",
-    "Fetch",
-    "Goodbye",
-    "Hello",
-    "InputBatch",
-    "LoopReport",
-    "OpenSession",
-    "OutputBatch",
-    "ReadBatch",
-    "Release",
-    "Result",
-    "SlotsDetached",
-    "Stats",
-    "StatsRequest",
-    "Submit",
-    "Welcome",
-    "check_versions",
-    "unpacked",
-]
-
 #: Element types of samples and results, by their NumPy names.
 DTYPES = {
     name: np.dtype(name)

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from dali_proxy._transport.cuda_slots import CudaPublisher
     from pipeline._compiler.device_planner import PlannedBatch, Target
 
-__all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
-
-
 _LONGEST_TABLES = MAX_BODY // 2  # maximum size of a result's tables, in bytes; the rest of the message needs space, too
 
 #: Names of dtypes: `dtype.name` is slow.

@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from dali_proxy._transport.protocol import CloseSession, Release
 
-__all__ = ["ReleaseQueue"]
-
 T = TypeVar("T")
 
 

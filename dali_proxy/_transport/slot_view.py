@@ -24,8 +24,6 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["SlotView", "check_rows", "lend"]
-
 _order = threading.Lock()
 _MOST_LENT = 128  # slots
 _WORTH_PINNING = 1 << 16  # bytes; smaller slots hold arguments, which the GPU doesn't copy from there

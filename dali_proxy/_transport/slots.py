@@ -25,8 +25,6 @@ from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.errors import IPCError
 from pipeline._ipc.memory import SharedBlock
 
-__all__ = ["CONTROL_NBYTES", "RETIRED", "Borrower", "Memory", "Slot", "SlotOwner", "SlotPool", "SlotStats"]
-
 CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one consumer at a time
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
 _GENERATIONS = 127

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-__all__ = ["BatchContext", "current_context", "set_context", "without_context"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from dali_proxy._worker.placeholders import BatchRef, SampleRef, StackedRefs
 from pipeline._dynamic.structure import Output, is_record
 
-__all__ = ["register_with_torch"]
-
 _SAMPLE, _OUTPUT = attrgetter("sample"), attrgetter("output")
 
 

@@ -21,8 +21,6 @@ from pipeline._remote.urls import join
 from pipeline.errors import ArgumentTypeError
 from pipeline.types import to_dali_type
 
-__all__ = ["as_input_array"]
-
 #: Dtypes that pipelines support, in either byte order: samples are copied in native byte order.
 _TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from dali_proxy._worker.samples import Sample
     from dali_proxy._worker.tickets import Ticket
 
-__all__ = ["BatchRef", "JoinedRefs", "PackedRefs", "Placeholder", "SampleRef", "StackedRefs"]
-
 # All methods through which Python, NumPy and torch use an object as data, except `==` and `hash`, which containers
 # need. Messages name them as users write them.
 _CALLS = "abs bool complex divmod float int iter len reversed round"

@@ -15,8 +15,6 @@ from dali_proxy._worker.worker import WorkerClient, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
 from pipeline._dynamic.structure import fill
 
-__all__ = ["Proxy"]
-
 _NAME = "sample_name"
 
 

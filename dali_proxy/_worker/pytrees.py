@@ -6,8 +6,6 @@ from typing import Any, NoReturn
 
 from dali_proxy._worker.placeholders import BatchRef, PackedRefs, Placeholder, SampleRef, StackedRefs
 
-__all__ = ["register_with_pytrees"]
-
 
 def register_with_pytrees() -> None:
     """Let functions such as `torch.utils._pytree.tree_flatten` raise a `PlaceholderError` for placeholders.

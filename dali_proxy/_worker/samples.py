@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dali_proxy._transport.endpoint import Endpoint
     from pipeline._ipc.arena import Block
 
-__all__ = ["Sample"]
-
 
 class Submitter(Protocol):
     """What a sample needs of a `WorkerClient`."""

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Ticket", "discard_through", "forget_discard"]
-
 Discard = Callable[[int, int], None]
 
 # Functions that notify a server of an unused batch: server token -> functions(client, seq), of which the last one is

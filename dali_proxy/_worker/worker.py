@@ -35,8 +35,6 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._rng import global_batch
 
-__all__ = ["WorkerClient", "close_worker_client", "collected_submissions", "worker_client"]
-
 _Batch = tuple[BatchContext | None, tuple[int, ...]]
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DCT_TYPES", "cosine_matrix", "transform_axis"]
-
 Array = npt.NDArray[Any]
 
 DCT_TYPES = (1, 2, 3, 4)

@@ -9,8 +9,6 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["to_decibels"]
-
 Array = npt.NDArray[Any]
 
 

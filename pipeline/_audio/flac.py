@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FlacFile"]
-
 Array = npt.NDArray[Any]
 
 #: The first bytes of a file: its signature, and the type of the block STREAMINFO, which may be the last (RFC 9639).

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["FORMULAS", "MelFilters", "mel_filters"]
-
 Array = npt.NDArray[Any]
 
 FORMULAS = ("slaney", "htk")

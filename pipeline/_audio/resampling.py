@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SincFilter", "check_quality", "range_factors", "resample", "to_range"]
-
 Array = npt.NDArray[Any]
 
 # Entries of the filter's table for each lobe.

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["nonsilent_region"]
-
 Array = npt.NDArray[Any]
 
 

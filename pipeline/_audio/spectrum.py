@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["hann_window", "power_spectrum", "spectrogram", "window_count"]
-
 Array = npt.NDArray[Any]
 
 _LEAST = 4  # size of a transform by OpenCV, which takes a sixth of the time of NumPy's

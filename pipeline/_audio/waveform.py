@@ -16,8 +16,6 @@ from pipeline._optional import optional_package
 from pipeline._size_limit import check_size
 from pipeline.errors import DecodeError
 
-__all__ = ["Decoding", "Segment", "decode", "load_decoder"]
-
 Array = npt.NDArray[Any]
 
 #: The number of samples that libsndfile reports if the header has none.

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from pipeline._bulk.native import compiled
 
-__all__ = ["fill_bins"]
-
 
 def fill_bins(
     lengths: npt.NDArray[np.int64], costs: npt.NDArray[np.float64], capacity: int, count: int

@@ -14,8 +14,6 @@ from pipeline._cuda.pinned import PinnedMemory
 from pipeline._cuda.views import Lease, lent_array
 from pipeline.tensors.cpu import Array
 
-__all__ = ["BufferPool", "buffer_size"]
-
 _SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
 
 

@@ -22,8 +22,6 @@ from pipeline._remote.urls import is_url
 from pipeline.errors import PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["BatchOfFiles", "FileBuffers"]
-
 _CHUNK = 16  # maximum number of files per task when Python reads them
 _LARGEST_GUESS = 1 << 20  # largest estimate of a file's size in bytes, before any file was read
 _SPARE = 1.25  # factor of the largest batch so far, so that new buffers are rarely needed

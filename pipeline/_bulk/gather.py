@@ -17,8 +17,6 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from pipeline._concurrency.thread_pool import ThreadPool
 
-__all__ = ["MemoryRanges", "copy_ranges", "gather", "gathered"]
-
 Int64s = npt.NDArray[np.int64]
 
 _ALIGNMENT = 256  # bytes: alignment of ranges, for vector loads and DMA

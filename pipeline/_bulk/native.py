@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pipeline._native import find_compiled
 
-__all__ = ["compiled", "threads_for"]
-
 compiled = find_compiled("_bulk")
 """The module `_native`: `read_files`, `read_ranges`, `gather` and `fill_bins`; None if it wasn't built."""
 

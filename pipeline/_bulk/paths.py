@@ -13,8 +13,6 @@ import numpy.typing as npt
 from pipeline._remote.urls import SCHEME_OF_FILES, join, local_path
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["PathTable"]
-
 
 @dataclass(frozen=True, eq=False)
 class PathTable:

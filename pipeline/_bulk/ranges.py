@@ -16,8 +16,6 @@ from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["FileRanges", "Ranges"]
-
 Int64s = npt.NDArray[np.int64]
 
 _ALIGNMENT = 64  # bytes

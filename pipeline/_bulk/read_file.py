@@ -14,8 +14,6 @@ from pipeline._remote.urls import is_url, local_path
 from pipeline._size_limit import check_size
 from pipeline.errors import PipelineError
 
-__all__ = ["read_file"]
-
 _BLOCK = 1 << 20  # bytes to read at a time if the size isn't known
 
 

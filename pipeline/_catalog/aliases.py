@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from pipeline._declaration.registry import lookup, register
 
-__all__ = ["ALIASES", "register_aliases"]
-
 #: Names of operators by their deprecated names.
 ALIASES = {
     "audio_decoder": "decoders.audio",

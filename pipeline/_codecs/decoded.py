@@ -11,8 +11,6 @@ from pipeline._cuda.errors import load_cupy
 from pipeline._kernels.samples import Samples
 from pipeline.errors import SampleFailure
 
-__all__ = ["DecodedBatch"]
-
 
 class DecodedBatch:
     """Decoded images of one call, in memory that the decoder reuses after `release`.

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pipeline._cached_property import cached_property
 from pipeline._codecs.headers import read_headers
 
-__all__ = ["EncodedBatch"]
-
 Bytes = npt.NDArray[np.uint8]
 
 

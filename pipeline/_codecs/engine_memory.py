@@ -8,8 +8,6 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._cuda.errors import cuda_call, load_cupy
 from pipeline._cuda.reclaiming import reclaiming
 
-__all__ = ["EngineMemory"]
-
 _GROWTH = 1.25
 _LEAST = 1 << 20
 

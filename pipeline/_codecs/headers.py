@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pipeline._codecs.native import compiled
 from pipeline._imaging.info import has_many_scans, jpeg_orientation, jpeg_segments
 
-__all__ = ["HEADER", "read_headers"]
-
 HEADER = np.dtype(
     [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "suspect")],
     align=True,

@@ -21,8 +21,6 @@ from pipeline._size_limit import image_limit
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
-__all__ = ["ImageBatchDecoder"]
-
 Regions = npt.NDArray[np.int64]
 
 #: A block of 8 x 8 pixels takes at least two bits of baseline coding: the codes of its mean and of its end.

@@ -11,8 +11,6 @@ from typing import Any
 
 from pipeline.errors import DeviceError
 
-__all__ = ["load_nvjpeg", "missing_codec_reason", "require_codec"]
-
 
 @cache
 def missing_codec_reason() -> str | None:

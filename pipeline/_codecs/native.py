@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from pipeline._native import find_compiled
 
-__all__ = ["compiled"]
-
 compiled = find_compiled("_codecs")
 """The module `_native`: `headers`, `set_regions` and turns; None if it wasn't built."""

@@ -23,8 +23,6 @@ from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
-__all__ = ["GpuDecoder", "is_gpu_format"]
-
 # Colour space and sample format of nvImageCodec, by name, for each output.
 _FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
 _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}

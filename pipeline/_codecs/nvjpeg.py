@@ -31,8 +31,6 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
-__all__ = ["NvjpegDecoder", "NvjpegError"]
-
 _STATUS = {
     -1: "an earlier call didn't return",
     1: "not initialised",

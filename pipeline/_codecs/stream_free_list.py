@@ -8,8 +8,6 @@ from typing import Any
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._cuda.errors import cuda_call, load_cupy
 
-__all__ = ["StreamFreeList"]
-
 
 class StreamFreeList:
     """Idle resources, each of which belongs to a stream. The order of the stream separates consecutive uses.

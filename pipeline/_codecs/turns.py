@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._codecs.native import compiled
 from pipeline._concurrency.locks import Level, new_rlock
 
-__all__ = ["Turn"]
-
 _LOCKS: dict[int, Any] = {}
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from pipeline._operator_api.request import TensorList
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["BatchPlace"]
-
 
 class BatchPlace(NamedTuple):
     """The memory of a batch on the GPU.

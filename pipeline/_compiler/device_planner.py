@@ -27,8 +27,6 @@ from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorL
 from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Derivation", "PlannedBatch", "PlannedOutput", "Planner", "Target", "simple_derivations"]
-
 _LINE = 64  # alignment of samples, in bytes
 _PAGE = 256  # alignment of batches and tables, in bytes, for vector loads and DMA
 

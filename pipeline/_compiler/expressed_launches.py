@@ -23,8 +23,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["ExpressedLaunches"]
-
 # Largest number of batches that run their operators before the next attempt to repeat launches.
 _LONGEST_PAUSE = 1023
 

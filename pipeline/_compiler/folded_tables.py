@@ -19,8 +19,6 @@ from pipeline._operators.arrays.table_row import TABLE_ROW
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["folded_tables"]
-
 _LARGEST = 1 << 16  # in bytes
 
 

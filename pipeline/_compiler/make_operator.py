@@ -11,8 +11,6 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline.errors import BuildError, GraphError, PipelineError
 
-__all__ = ["make_operator"]
-
 
 def make_operator(node: GraphNode, setup: Setup) -> Any:
     """Create the implementation of a node. Errors name the operator and the user's line.

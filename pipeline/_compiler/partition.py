@@ -20,8 +20,6 @@ from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline._operators.user_code.external_source import EXTERNAL_SOURCE
 from pipeline.errors import GraphError
 
-__all__ = ["Stages", "cut", "on_cpu_first", "runs_user_code", "stages_by_device", "stages_on_cores", "stages_on_engine"]
-
 
 @dataclass(frozen=True, eq=False)
 class Stages:

@@ -21,8 +21,6 @@ from pipeline.errors import ArgumentValueError, OperatorError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["by_frames", "may_be_sequence"]
-
 
 def by_frames(graph: Graph, node: GraphNode, operator: Any) -> Any:
     """Wrap an operator so that it processes frames as samples if its arguments are sequences.

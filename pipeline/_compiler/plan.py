@@ -16,8 +16,6 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 
 _Reads = dict[int, list[tuple[Edge, int]]]
 
-__all__ = ["BatchStep", "Phase", "Plan", "PlannedStep", "SampleStep", "make_plan", "step_name"]
-
 
 @dataclass(frozen=True)
 class PlannedStep:

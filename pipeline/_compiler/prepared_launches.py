@@ -17,8 +17,6 @@ from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["OutputPlace", "PreparedLaunches"]
-
 
 class OutputPlace(NamedTuple):
     """An output of prepared launches, in memory that they allocate, or in an input.

@@ -19,8 +19,6 @@ from pipeline._operator_api.batch import Batch, no_output_memory
 from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["RecordedLaunches"]
-
 _Block = tuple[int, int]  # address and size
 
 # Largest memory of an input, from the first image to the last, in bytes: more than a GPU has.

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 
-__all__ = ["sources_on_gpu"]
-
 
 def sources_on_gpu(graph: Graph) -> Graph:
     """Return a graph with the same outputs, in which no operator reads some of the copies to the GPU any more.

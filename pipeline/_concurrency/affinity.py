@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["nearest_cores", "parse_cores"]
-
 
 def nearest_cores(device_id: int | None) -> tuple[int, ...]:
     """Return the cores that this process may use.

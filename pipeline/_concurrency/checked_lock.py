@@ -15,8 +15,6 @@ from enum import IntEnum
 from types import CodeType
 from typing import Any, TypeVar
 
-__all__ = ["REPORT_VARIABLE", "CheckedLock", "LockOrderError", "as_interruption"]
-
 T = TypeVar("T")
 
 REPORT_VARIABLE = "DALI_PROXY_LOCK_REPORT"

@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-__all__ = ["MEASURED_CHEAP", "NO_COST", "Cost", "Costs", "charge", "charged", "spent"]
-
-
 #: Cheap work is measured once in so many batches.
 MEASURED_CHEAP = 16
 

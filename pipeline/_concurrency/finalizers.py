@@ -10,8 +10,6 @@ from typing import ParamSpec
 
 from pipeline._concurrency.interrupts import is_interrupt
 
-__all__ = ["THREAD_PREFIX", "Finalizer", "call_back"]
-
 Arguments = ParamSpec("Arguments")
 
 THREAD_PREFIX = "dali-"  # all threads of pipelines and hosts have it: finalizers wait for a few of these threads

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from pipeline._concurrency.locks import Level, free_inherited_locks, new_rlock
 
-__all__ = ["ForkAware", "drop_in_child", "forks", "keep_in_child", "no_forks"]
-
 no_forks = new_rlock(Level.FORKS, "no forks")
 """Prevents forks by other threads while a thread holds it.
 

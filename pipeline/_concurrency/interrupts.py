@@ -10,8 +10,6 @@ from opcode import opmap
 from types import CodeType
 from typing import Any
 
-__all__ = ["blocked_interrupts", "is_interrupt", "pass_on_interrupt", "register_handlers"]
-
 _RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
 _registered: list[Callable[[], Iterable[Any]]] = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import queue
 from contextlib import suppress
 
-__all__ = ["Latch"]
-
 # Seconds between checks: a signal that arrives just before a wait doesn't end it.
 _INTERVAL = 1.0
 

@@ -13,8 +13,6 @@ from enum import IntEnum, auto
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["Level", "free_inherited_locks", "new_condition", "new_lock", "new_rlock"]
-
 
 class Level(IntEnum):
     """The order of all locks, outermost first.

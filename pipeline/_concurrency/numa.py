@@ -7,8 +7,6 @@ from pathlib import Path
 
 from pipeline._concurrency.affinity import parse_cores
 
-__all__ = ["SYSFS", "cores_near", "gpu_node", "node_cores"]
-
 SYSFS = Path("/sys")
 
 

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 
-__all__ = ["StuckCalls", "giving_up"]
-
 #: What ends the work of a thread in its place; called with the reason.
 GiveUp = Callable[[str], None]
 

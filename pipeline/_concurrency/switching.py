@@ -6,8 +6,6 @@ import sys
 
 from pipeline._concurrency.locks import Level, new_lock
 
-__all__ = ["SWITCH_INTERVAL", "begin_short_turns", "end_short_turns"]
-
 #: Seconds after which a thread passes the GIL on to a waiting one, if a GPU is used. Python's default, 5 ms, is longer
 #: than a batch takes: the threads that issue work for a GPU, and the training, would wait for each other.
 SWITCH_INTERVAL = 0.0005

@@ -16,8 +16,6 @@ from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.latch import Latch
 from pipeline._concurrency.locks import Level, new_lock
 
-__all__ = ["Job", "ThreadPool"]
-
 Task = Callable[[int], None]
 
 

@@ -10,8 +10,6 @@ from contextlib import suppress
 from pipeline._concurrency.finalizers import call_back
 from pipeline._concurrency.locks import Level, new_lock
 
-__all__ = ["WorkQueue"]
-
 
 class WorkQueue:
     """A queue of work, and the threads that execute it in order of arrival.

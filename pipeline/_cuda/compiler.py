@@ -11,8 +11,6 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._cuda.errors import KernelCompileError, cuda_call, load_cupy
 from pipeline._cuda.kernel_cache import keep_kernels_in_memory
 
-__all__ = ["Kernel", "compile_options", "get_kernel", "read_source"]
-
 # Files whose multiplications and additions aren't fused, so that they round like those of the CPU.
 _UNFUSED = {"draws.cu"}
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["few_connections", "request_connections"]
-
 _VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 _DEFAULT, _ENOUGH, _MOST = 8, 16, 32
 

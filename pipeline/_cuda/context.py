@@ -20,8 +20,6 @@ from pipeline._cuda.reclaiming import reclaiming
 from pipeline._cuda.staging import StagingPool, padded_size
 from pipeline._native import find_compiled
 
-__all__ = ["KernelContext"]
-
 native = find_compiled("_cuda")
 
 

@@ -11,8 +11,6 @@ from pipeline._cuda.kernel_cache import guard_disk_cache
 from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 
-__all__ = ["CudaError", "KernelCompileError", "context_failure", "cuda_call", "load_cupy", "require_device"]
-
 _IMPORTED_BY = os.getpid()
 
 

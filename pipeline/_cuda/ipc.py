@@ -15,8 +15,6 @@ from typing import Any
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy
 from pipeline._cuda.reclaiming import reclaiming
 
-__all__ = ["BufferHandle", "ExportedBuffer", "ImportedBuffer"]
-
 _HANDLE = 64  # bytes of cudaIpcMemHandle_t and of cudaIpcEventHandle_t
 
 

@@ -9,8 +9,6 @@ from functools import cache
 
 from pipeline._trusted_folder import distrust
 
-__all__ = ["guard_disk_cache", "keep_kernels_in_memory"]
-
 _SPACE = 1 << 16  # bytes of a few compiled kernels
 
 

@@ -15,19 +15,6 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 
-__all__ = [
-    "ADDRESS",
-    "CTYPES",
-    "MAX_SAMPLES",
-    "THREADS",
-    "Launch",
-    "LaunchPlan",
-    "address_offsets",
-    "blocks_for",
-    "ctype",
-    "pack_scalars",
-]
-
 THREADS = 256
 #: The dtype of fields of tables that are addresses of device memory. It is equal to int64.
 ADDRESS = np.dtype("i8", metadata={"address": True})

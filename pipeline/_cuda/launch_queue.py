@@ -7,8 +7,6 @@ from typing import Any
 
 from pipeline._cuda.launch import Launch
 
-__all__ = ["LaunchQueue"]
-
 
 class LaunchQueue:
     """Launches of one thread on one stream, in order.

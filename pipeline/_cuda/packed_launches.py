@@ -13,8 +13,6 @@ from pipeline._cuda.compiler import get_kernel
 from pipeline._cuda.launch import Launch, pack_scalars
 from pipeline._cuda.staging import pack_tables
 
-__all__ = ["PackedLaunches", "Rows", "Scalars", "packed_tables", "table_offsets"]
-
 Scalars = tuple[np.generic, ...]
 
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy
 
-__all__ = ["PinnedMemory"]
-
 _PORTABLE = 1  # cudaHostRegisterPortable: pinned for all contexts
 
 _log = logging.getLogger("dali_proxy")

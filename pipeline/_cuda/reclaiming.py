@@ -8,8 +8,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from pipeline._cuda.errors import load_cupy
 
-__all__ = ["free_unused", "is_full", "reclaiming"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._cuda.errors import cuda_call, load_cupy
 
-__all__ = ["StagingPool", "pack_tables", "padded_size"]
-
 ALIGNMENT = 256  # bytes; _native.c has the same number
 SMALLEST = 1 << 16
 

@@ -11,8 +11,6 @@ from typing import Any
 from pipeline._concurrency.forking import keep_in_child
 from pipeline._cuda.errors import load_cupy
 
-__all__ = ["HANDLES", "existing_stream", "ignore_captures", "new_stream"]
-
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _ignoring = threading.local()
 

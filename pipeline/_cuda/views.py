@@ -8,8 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Lease", "lent_array"]
-
 
 class Lease:
     """Lease on memory. Everything that uses the memory holds it; it ends when the last holder is dropped.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["follows_dali"]
-
 
 def follows_dali() -> bool:
     """Return whether this process runs a script for DALI: its `nvidia.dali` stands for this project's modules."""

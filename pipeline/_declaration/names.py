@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["class_name", "schema_name"]
-
 #: Classes whose names have capitalized abbreviations in DALI.
 _CLASS_NAMES = {
     "bbox_paste": "BBoxPaste",

@@ -7,17 +7,6 @@ from typing import Any, TypeVar
 
 from pipeline._declaration.schema import OperatorSchema
 
-__all__ = [
-    "all_schemas",
-    "has_implementation",
-    "has_schema",
-    "implementation",
-    "implements",
-    "lookup",
-    "modules_of",
-    "register",
-]
-
 _Class = TypeVar("_Class", bound=type[Any])
 
 _SCHEMAS: dict[str, OperatorSchema] = {}

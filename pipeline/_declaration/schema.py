@@ -17,8 +17,6 @@ from pipeline._cached_property import cached_property
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
-__all__ = ["RANDOM_STATE", "REQUIRED", "Argument", "Input", "Kind", "OperatorSchema", "Role"]
-
 
 class Kind(Enum):
     """Types of arguments. The values are the names of the types in the documentation."""

@@ -8,8 +8,6 @@ from pipeline._declaration.names import class_name
 from pipeline._declaration.synonyms import operators_for
 from pipeline._listing import did_you_mean
 
-__all__ = ["missing_operator"]
-
 
 def missing_operator(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """Return the error for a name that a module of operators doesn't have. It suggests other names.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pipeline._listing import plain
 
-__all__ = ["SYNONYMS", "operators_for"]
-
 #: Operators, and names of torchvision, Albumentations, Kornia, OpenCV, torchaudio, PIL and NumPy.
 SYNONYMS = {
     "audio_resample": "resample Resample",

@@ -20,8 +20,6 @@ from pipeline.errors import (
     UnknownArgumentError,
 )
 
-__all__ = ["PipelineArguments"]
-
 _INTEGERS = (
     "batch_size",
     "num_threads",

@@ -11,8 +11,6 @@ from pipeline._definition.running import Position
 from pipeline._operator_api.reader import ReaderPosition
 from pipeline.errors import SerializationError
 
-__all__ = ["Checkpoint"]
-
 MAGIC = b"dali-proxy checkpoint\n"
 FORMAT_VERSION = 1
 

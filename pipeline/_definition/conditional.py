@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 from pipeline._graph import conditions
 from pipeline.errors import GraphError
 
-__all__ = ["called", "convert", "do_not_convert", "is_converted"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: Name of `_Runtime` in rewritten code, and prefix of the names that it defines.

@@ -11,8 +11,6 @@ from pipeline._graph.location import warn_caller
 from pipeline._graph.on_cpu import MovedGraph
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["VARIABLE", "cpu_is_requested", "request_device", "warn_of_absent_gpu", "warn_of_move"]
-
 #: The environment variable: "cpu" moves pipelines to the CPU, "gpu" (or nothing) leaves them as they are declared.
 VARIABLE = "DALI_PROXY_DEVICE"
 

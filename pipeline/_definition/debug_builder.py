@@ -31,8 +31,6 @@ from pipeline.errors import ArgumentValueError, GraphError, InputError, MissingI
 from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU
 
-__all__ = ["DebugBuilder"]
-
 #: The source of batches that the user passes to operators. It isn't registered, because graphs don't contain it.
 _BATCH = OperatorSchema("batch", "A batch of the user.", devices=("cpu", "gpu"), hidden=True)
 

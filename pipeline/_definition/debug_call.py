@@ -24,8 +24,6 @@ from pipeline._rng import BatchKey
 from pipeline.errors import GraphError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["KeptCall"]
-
 
 class KeptCall:
     """An operator and its state, such as the position of a reader. It runs in an executor that has only this operator.

@@ -8,8 +8,6 @@ from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import PipelineError
 
-__all__ = ["DebugNode"]
-
 
 class DebugNode(DataNode):
     """An output of an operator that has run. It can be used like any `DataNode`, and its data can be inspected.

@@ -22,8 +22,6 @@ from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import GraphError, PipelineError
 from pipeline.tensors.moved import as_on_gpu
 
-__all__ = ["DebugPipeline"]
-
 Outputs = tuple[TensorList, ...]
 
 

@@ -13,8 +13,6 @@ from pipeline._definition.pipeline import Pipeline
 from pipeline._listing import did_you_mean
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["check_known", "pipeline_def"]
-
 _PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline.__init__).parameters) - {"self"} | {
     "debug",
     "enable_conditionals",

@@ -17,8 +17,6 @@ from pipeline._imaging.formats import FORMATS
 from pipeline._listing import did_you_mean
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["FileInputs", "find_images"]
-
 _IMAGES = tuple(extension for each in FORMATS for extension in each.extensions)
 _VIDEOS = (".avi", ".mkv", ".mov", ".mp4", ".webm")
 _ENCODED = frozenset({"peek_image_shape", "experimental.peek_image_shape"})  # besides the decoders

@@ -8,8 +8,6 @@ from pipeline._external_source.parallel.functions import FunctionPool
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._user_functions.call import function_nodes
 
-__all__ = ["start_functions"]
-
 
 def start_functions(graph: Graph, arguments: PipelineArguments) -> FunctionPool | None:
     """Start worker processes for the functions of a graph; return None if all of them run in this process.

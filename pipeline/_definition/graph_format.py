@@ -23,8 +23,6 @@ from pipeline._graph.location import SourceLocation
 from pipeline.errors import ArgumentTypeError, GraphError, SerializationError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType, to_dali_type, to_numpy_type
 
-__all__ = ["FORMAT_VERSION", "SerializedPipeline", "decode_pipeline", "encode_pipeline"]
-
 MAGIC = b"dali-proxy pipeline\n"
 FORMAT_VERSION = 1
 

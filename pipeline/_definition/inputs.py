@@ -11,8 +11,6 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, MissingInputError, PipelineError
 
-__all__ = ["FedInputs", "check_sizes"]
-
 
 class FedInputs:
     """Batches that were fed and not used yet. Any thread may feed; one thread takes.

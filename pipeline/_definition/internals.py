@@ -27,8 +27,6 @@ from pipeline._operators.decoding.input_parts import split_video
 from pipeline.errors import ArgumentTypeError, GraphError, PipelineError
 from pipeline.tensors.moved import as_on_gpu
 
-__all__ = ["PipelineInternals"]
-
 
 class Owner(Protocol):
     """The methods of a `Pipeline` that its internals call."""

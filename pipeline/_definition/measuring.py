@@ -12,8 +12,6 @@ from pipeline._definition.file_inputs import FileInputs
 from pipeline._definition.pipeline import Pipeline
 from pipeline._definition.serializing import with_graph
 
-__all__ = ["measure_operators"]
-
 _BATCH = 16
 
 

@@ -10,8 +10,6 @@ from pipeline._operator_api.request import BatchResult, TensorList
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, BuildError, PipelineError
 from pipeline.types import NO_TYPE, DALIDataType
 
-__all__ = ["OutputDeclarations"]
-
 #: What outputs may declare: the types of one item, the types in words, and the name in messages.
 _KINDS: dict[str, tuple[type, str, str]] = {
     "output_dtype": (DALIDataType, "a value from types.DALIDataType, a list of these or None", "Data type"),

@@ -25,8 +25,6 @@ from pipeline.types import DALIDataType
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Pipeline", "pipeline_from_graph"]
-
 
 class Pipeline(PipelineViews):
     """A data processing graph and everything that runs it.

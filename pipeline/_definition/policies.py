@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["OperatorConcurrency", "StreamPolicy"]
-
 
 class OperatorConcurrency(IntEnum):
     """Which operators of a batch DALI may run at the same time. The values are those of NVIDIA DALI.

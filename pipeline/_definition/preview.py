@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pipeline._definition.internals import PipelineInternals
 
-__all__ = ["draw_preview"]
-
 Array = npt.NDArray[Any]
 
 _CHANNELS = (1, 3, 4)

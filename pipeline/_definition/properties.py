@@ -10,8 +10,6 @@ from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 if TYPE_CHECKING:
     from pipeline._definition.internals import PipelineInternals
 
-__all__ = ["PipelineProperties"]
-
 
 def _argument(name: str) -> Any:
     """Return a property that reads an argument of the pipeline."""

@@ -27,8 +27,6 @@ from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["PipelineRunner", "Position"]
-
 Outputs = tuple[TensorList, ...]
 
 

@@ -13,8 +13,6 @@ from pipeline._ipc import pickling
 if TYPE_CHECKING:
     from pipeline._graph import Graph
 
-__all__ = ["deserialize_for_host", "on_cpu", "serialize_for_host", "with_graph"]
-
 
 def serialize_for_host(pipeline: Pipeline) -> bytes:
     """Return a pipeline as bytes for another process of the same user. They contain code: don't read foreign bytes."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["declare_server_process", "in_server_process"]
-
 _is_server = False
 
 

@@ -24,8 +24,6 @@ from pipeline._rng import BatchKey
 from pipeline.errors import InputError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["SourceGroup"]
-
 
 @dataclass(frozen=True)
 class _Member:

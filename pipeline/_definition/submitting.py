@@ -17,8 +17,6 @@ from pipeline._external_source.reader import EndOfData
 from pipeline._operator_api.request import BatchRequest, BatchResult, as_batch_error
 from pipeline.errors import InputError, PipelineError
 
-__all__ = ["Submitter"]
-
 
 @dataclass(frozen=True)
 class _Submitted:

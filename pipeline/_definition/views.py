@@ -14,8 +14,6 @@ from pipeline._graph.drawing import Drawing, draw
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["PipelineViews"]
-
 
 class PipelineViews(PipelineProperties):
     """The views of a pipeline, for people."""

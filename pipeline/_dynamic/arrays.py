@@ -23,8 +23,6 @@ from pipeline.tensors.gpu import TensorGPU, TensorListGPU
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Array", "Batch", "Tensor", "is_array", "listed"]
-
 
 class Array(Expression):
     """What tensors and batches have in common: their data, which is computed when it is first read."""

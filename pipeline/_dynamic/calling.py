@@ -28,8 +28,6 @@ from pipeline._rng import RandomState
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
 from pipeline.types import DALIDataType, ScalarConstant
 
-__all__ = ["call", "combine", "prepare_arguments", "subscript"]
-
 #: Operands that stay constants.
 _CONSTANTS = bool | int | float | ScalarConstant
 

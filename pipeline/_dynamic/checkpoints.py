@@ -26,8 +26,6 @@ from typing import Any
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
-__all__ = ["Checkpoint"]
-
 _GENERATED = "__op_"
 _VERSION = 1
 _NUMBER = re.compile(r"\{seq(?::[^}]*)?\}")

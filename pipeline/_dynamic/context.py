@@ -25,16 +25,6 @@ from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorL
 from pipeline._rng import RandomState
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, OperatorError, PipelineError
 
-__all__ = [
-    "EvalContext",
-    "EvalMode",
-    "ThreadPool",
-    "get_current_stream",
-    "get_num_threads",
-    "set_current_stream",
-    "set_num_threads",
-]
-
 #: Number of executors that a context keeps, for calls of the same operators with the same constants.
 _EXECUTORS = 256
 

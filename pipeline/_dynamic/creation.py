@@ -22,8 +22,6 @@ from pipeline.tensors.layout import check_layout
 
 _Array = TypeVar("_Array", bound=Array)
 
-__all__ = ["as_batch", "as_tensor", "batch", "make_batch", "make_tensor", "tensor"]
-
 
 def tensor(data: Any, dtype: Any = None, device: Any = None, layout: str | None = None, pad: bool = False) -> Tensor:
     """Copy data into a tensor.

@@ -9,8 +9,6 @@ from pipeline._definition.cpu_only import VARIABLE, cpu_is_requested
 from pipeline._graph.location import warn_caller
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Device", "as_device", "current_choice", "current_gpu", "use_gpu"]
-
 #: Types of devices of the DLPack protocol.
 _DLPACK = {1: "cpu", 2: "gpu", 3: "cpu", 13: "gpu"}
 

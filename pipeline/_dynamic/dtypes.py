@@ -12,8 +12,6 @@ from pipeline._dynamic.operations import operations
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType, to_dali_type
 
-__all__ = ["TYPES", "DType", "dtype", "of_enum", "type_id"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DType:

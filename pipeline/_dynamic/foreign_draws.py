@@ -16,8 +16,6 @@ import numpy as np
 
 from pipeline._graph.location import SourceLocation
 
-__all__ = ["ForeignDraws"]
-
 _Result = TypeVar("_Result")
 
 _DEPTH = 3  # of objects that are searched for generators

@@ -16,8 +16,6 @@ from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import explained
 from pipeline.errors import UnknownArgumentError
 
-__all__ = ["is_function", "make_dynamic_function", "make_math_function"]
-
 #: Arguments of the graph's operators that calls of functions don't have.
 _OF_GRAPHS = {"name", *(argument.name for argument in COMMON_ARGUMENTS)}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Operations", "operations"]
-
 
 class Operations:
     """Functions that create tensors and call operators. The module `calling`, which imports all of them, sets them.

@@ -15,8 +15,6 @@ from pipeline._cached_property import cached_property
 from pipeline._rng import BatchKey, RandomState, fresh_seed
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["RNG", "SampleRNG", "get_default_rng", "set_seed"]
-
 _MASK = (1 << 64) - 1
 
 

@@ -28,8 +28,6 @@ from pipeline._rng import BatchKey
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, SerializationError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["Reader", "make_reader"]
-
 #: Number of batches that are read before they are needed.
 _AHEAD = 2
 

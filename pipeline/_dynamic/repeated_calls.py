@@ -19,8 +19,6 @@ from pipeline._operator_api.request import BatchRequest
 from pipeline._rng import RandomState
 from pipeline.errors import PipelineError
 
-__all__ = ["RepeatedCall", "repeat"]
-
 _MOST = 1024  # kinds of calls of a context; then all are forgotten
 _NEW = object()
 

@@ -10,8 +10,6 @@ from pipeline._dynamic.creation import as_batch, as_tensor
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors import TensorListCPU, TensorListGPU
 
-__all__ = ["ExternalSource"]
-
 _CYCLES = {"no": "no", False: "no", None: "no", "quiet": "quiet", True: "quiet", "raise": "raise"}
 
 

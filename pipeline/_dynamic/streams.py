@@ -10,8 +10,6 @@ from pipeline._definition.cpu_only import cpu_is_requested
 from pipeline._dynamic.devices import current_gpu
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Stream", "get_default_stream", "set_default_stream", "set_thread_stream", "stream", "stream_of"]
-
 _CREATE = object()
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["Output", "fill", "flatten", "is_record", "places"]
-
 
 @dataclass(frozen=True)
 class Output:

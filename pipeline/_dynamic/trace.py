@@ -20,8 +20,6 @@ from pipeline._graph.subgraph import Subgraph, hashable
 from pipeline._user_functions.bound import BoundFunction
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["trace"]
-
 # Numbers of calls with which a function is compared, and seconds after which there are no more than necessary.
 _FEWEST, _MOST, _LONGEST = 2, 16, 0.05
 _REMEDY = (

@@ -20,18 +20,6 @@ from pipeline._operator_api.request import TensorList
 from pipeline.errors import GraphError, PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = [
-    "TracingError",
-    "Value",
-    "copied",
-    "evaluate",
-    "evaluate_pending",
-    "evaluation_error",
-    "finish",
-    "trace_error",
-    "tracing",
-]
-
 
 class TracingError(GraphError, TypeError):
     """A function that is traced uses the data of a tensor, which doesn't exist yet."""

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from pipeline._ranks import current_ranks
 
-__all__ = ["available_memory", "in_flight_bytes"]
-
 _PART = 4  # the part of the available memory for results in flight: one of so many
 
 

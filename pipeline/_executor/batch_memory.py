@@ -17,8 +17,6 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.request import DeviceMemory, ExecutorConfig, OutputAllocator
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["BatchMemory"]
-
 
 class BatchMemory:
     """Allocates memory for the batches of an executor.

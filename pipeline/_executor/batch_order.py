@@ -8,8 +8,6 @@ from typing import Any
 from pipeline._compiler.plan import Plan
 from pipeline._concurrency.locks import Level, new_condition, new_rlock
 
-__all__ = ["BatchOrder", "PhaseOrder", "ordered_phases"]
-
 
 class BatchOrder:
     """Lets batches pass a point in the order of their numbers, which begin with 0, although threads reach it in any.

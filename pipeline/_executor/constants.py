@@ -9,8 +9,6 @@ from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import TensorList
 
-__all__ = ["Constants"]
-
 # Number of sizes of batches for which constants are kept.
 _MOST_SIZES = 16
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from pipeline._executor.available_memory import in_flight_bytes
 
-__all__ = ["Depth"]
-
 # Inputs and results of all batches in the executor, if these are more than the least number, in bytes: on the CPU, and
 # on a GPU where batches merge.
 _NBYTES, _MERGING_NBYTES = 256 << 20, 1 << 30

@@ -20,8 +20,6 @@ from pipeline._graph.graph import Graph
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
 
-__all__ = ["BatchStream", "Device", "open_device"]
-
 _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
 
 

@@ -54,8 +54,6 @@ from pipeline.errors import InputError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["Executor"]
-
 _MOST_CONCURRENT = 16
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8

@@ -14,8 +14,6 @@ from pipeline._executor.executor import Executor
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.pixel_operator import PixelOperator
 
-__all__ = ["explain"]
-
 _PLACES = {
     "cpu": "on the CPU",
     "mixed": "between CPU and GPU",

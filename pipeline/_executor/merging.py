@@ -15,8 +15,6 @@ from pipeline._operator_api.joined_batches import MergedBatch
 from pipeline._operator_api.reader import ReaderOperator
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["Merger", "make_merger"]
-
 #: Number of samples from which on larger batches aren't faster.
 MOST_SAMPLES = 256
 _MOST_BATCHES = 64

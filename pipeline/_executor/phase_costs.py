@@ -9,8 +9,6 @@ from pipeline._compiler.plan import Phase, Plan
 from pipeline._concurrency.cost import MEASURED_CHEAP
 from pipeline._declaration.schema import Role
 
-__all__ = ["PhaseCosts"]
-
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
 _CHEAP_ON_GPU = 800_000  # launches wait for the driver, too

@@ -17,8 +17,6 @@ from pipeline._graph.graph import Graph
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.user_code.external_source import ExternalSource
 
-__all__ = ["Program"]
-
 
 class Program:
     """The steps of each phase of a plan.

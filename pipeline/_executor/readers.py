@@ -14,8 +14,6 @@ from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.reader import ReaderMeta, ReaderOperator, ReaderPosition
 from pipeline.errors import OperatorError, PipelineError, SerializationError
 
-__all__ = ["ReaderGroup"]
-
 
 class ReaderGroup:
     """The readers of a graph, kept in step. It is thread-safe.

@@ -10,8 +10,6 @@ from pipeline._compiler.steps.step import Step
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import BatchResult
 
-__all__ = ["OnDone", "RunningBatch"]
-
 OnDone = Callable[[BatchResult], None]
 
 

@@ -11,8 +11,6 @@ from pipeline._executor.device import Device, open_device
 from pipeline._graph.graph import Graph
 from pipeline._operator_api.request import ExecutorConfig
 
-__all__ = ["SharedResources"]
-
 
 class SharedResources:
     """Threads and a GPU that several executors share. Such executors run their batches on the calling threads.

@@ -15,8 +15,6 @@ from pipeline._concurrency.cost import Cost, Costs
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._graph.graph import Graph, GraphNode
 
-__all__ = ["Statistics", "StepTimes"]
-
 # A step with several units measures each of them once in this many runs: a measured run can take 1.5 times as long.
 _MEASURED = 64
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["advice"]
-
 
 def advice(value: Any) -> str:
     """Return advice for a sample that holds no numbers.

@@ -18,8 +18,6 @@ from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
 from pipeline.types import NO_TYPE, to_dali_type
 
-__all__ = ["check_batch", "declares_data", "own_copy", "to_batch", "to_sample"]
-
 
 def to_sample(value: Any, what: str) -> Array:
     """Return a sample on the CPU as a NumPy array, without a copy if possible.

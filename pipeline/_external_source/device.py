@@ -17,8 +17,6 @@ from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["stream_handle", "take_over"]
-
 INTERNAL = -1
 
 

@@ -16,8 +16,6 @@ from pipeline._user_functions.seeding import Caller
 from pipeline.errors import InputError, InputTypeError, MissingOutputError
 from pipeline.types import BatchInfo, SampleInfo
 
-__all__ = ["EndOfData", "ReadFailure", "SourceReader", "make_reader"]
-
 
 class EndOfData(Exception):
     """A source has no more data in this epoch.

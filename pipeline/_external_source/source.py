@@ -17,8 +17,6 @@ from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCal
 from pipeline.errors import SampleFailure, SourceError
 from pipeline.types import BatchInfo
 
-__all__ = ["SerialSource", "Source", "SourceSeeds", "source_error"]
-
 
 class Source(ABC):
     """Provides the batches of one `external_source`."""

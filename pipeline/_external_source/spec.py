@@ -11,8 +11,6 @@ from typing import Any
 from pipeline._ipc.pickling import display_name
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["ONLY_PARALLEL", "Cycle", "SourceOutput", "SourceSpec", "describe_source"]
-
 # Errors begin with DALI's words.
 _WRONG_SOURCE = "The `source` must be callable, iterable or a parameterless generator function"
 ONLY_PARALLEL = (

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-__all__ = ["Branch", "branch", "current_branch", "within"]
-
 #: A `DataNode`, whose module imports this one.
 _Node: TypeAlias = Any
 

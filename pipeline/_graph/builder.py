@@ -18,8 +18,6 @@ from pipeline.errors import ArgumentTypeError, GraphError, InputError, NoOutputs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["GraphBuilder"]
-
 
 class GraphBuilder:
     """Builds the graph of one pipeline. In its `with` block it collects the operators that have side effects.

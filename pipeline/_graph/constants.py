@@ -12,8 +12,6 @@ from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline.errors import ArgumentOverflowError, ArgumentTypeError, GraphError
 from pipeline.types import INT32, DALIDataType, ScalarConstant, to_dali_type, to_numpy_type
 
-__all__ = ["constant_array", "is_constant", "narrow"]
-
 _NARROW = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32, np.dtype(np.float64): np.float32}
 
 

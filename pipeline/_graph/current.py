@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from pipeline.errors import GraphError
 
-__all__ = ["Builder", "current_builder", "no_builder", "pop_builder", "push_builder"]
-
 
 class Builder(Protocol):
     """What a description of operators needs of the current `GraphBuilder`."""

@@ -9,8 +9,6 @@ from html import escape
 from pipeline._cached_property import cached_property
 from pipeline._graph.layout import BOX_HEIGHT, Layout, Point, arrange
 
-__all__ = ["Arrow", "Box", "Diagram"]
-
 _INK, _SOFT, _PAPER = "#1f2937", "#4b5563", "#f8fafc"
 _FONTS = "system-ui, Roboto, Helvetica, Arial, sans-serif"
 _CHARACTER = 7.4  # mean width in pixels, at 13 pixels

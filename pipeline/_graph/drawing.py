@@ -10,8 +10,6 @@ from pathlib import Path
 from pipeline._graph.diagram import Arrow, Box, Diagram
 from pipeline._graph.graph import Edge, Graph, GraphNode
 
-__all__ = ["Drawing", "draw"]
-
 _COLORS = {"cpu": "blue", "mixed": "cyan", "gpu": "#76b900"}
 _PLAIN = "#4b5563"  # of outlines without a meaning
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from pipeline._graph.foreign_use import ForeignUse
 
-__all__ = ["Expression"]
-
 _Self = TypeVar("_Self", bound="Expression")
 
 

@@ -10,8 +10,6 @@ from pipeline._declaration.synonyms import operators_for
 from pipeline._graph.location import SourceLocation
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["ForeignUse"]
-
 #: What other libraries call a method, and the function here.
 _REPLACEMENTS = {
     **dict.fromkeys(("float", "half", "int", "long", "astype", "type"), "{module}.cast(x, dtype=types.FLOAT)"),

@@ -14,15 +14,6 @@ from pipeline._graph.nodes import DataNode
 from pipeline._graph.numbering import Numbering
 from pipeline.errors import GraphError
 
-__all__ = [
-    "BranchPath",
-    "Edge",
-    "Graph",
-    "GraphNode",
-    "check_branches",
-    "check_names",
-]
-
 
 class Edge(NamedTuple):
     """An output of a node.

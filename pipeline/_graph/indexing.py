@@ -14,8 +14,6 @@ from typing import Any
 
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
-__all__ = ["ELLIPSIS", "NEWAXIS", "NewAxis", "index_entries", "newaxis"]
-
 ELLIPSIS = "..."
 NEWAXIS = "newaxis"
 

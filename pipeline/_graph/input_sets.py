@@ -11,8 +11,6 @@ from pipeline._graph.location import SourceLocation, warn_caller
 from pipeline._graph.nodes import DataNode, OperatorCall, apply_operator, explained
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
 
-__all__ = ["call_operator", "results_of_sets", "split_inputs"]
-
 Outputs = DataNode | tuple[DataNode, ...] | None
 
 

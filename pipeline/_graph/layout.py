@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-__all__ = ["BOX_HEIGHT", "Layout", "Point", "arrange"]
-
 BOX_HEIGHT = 42.0
 _ROW = 78.0  # distance of two layers
 _GAP = 20.0  # between two boxes

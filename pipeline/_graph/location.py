@@ -15,8 +15,6 @@ from typing import Any
 
 from pipeline.errors import GraphError, PipelineError
 
-__all__ = ["SourceLocation", "at_location", "user_traceback", "warn_caller"]
-
 # Frames of these packages are ours: the user's line is the first one outside.
 _OURS = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), package) + os.sep

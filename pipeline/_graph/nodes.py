@@ -31,19 +31,6 @@ from pipeline.errors import (
 )
 from pipeline.types import DALIDataType, ScalarConstant
 
-__all__ = [
-    "DataNode",
-    "OperatorCall",
-    "apply_operator",
-    "as_node",
-    "check_call",
-    "check_names",
-    "check_repeated",
-    "combine",
-    "constant_node",
-    "explained",
-]
-
 _ORDER = itertools.count()
 
 

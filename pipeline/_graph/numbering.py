@@ -12,8 +12,6 @@ from pipeline._graph.branches import Branch
 from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline.errors import GraphError
 
-__all__ = ["Numbering", "hashable"]
-
 _LARGEST_CONSTANT = 16  # elements of a constant that counts as a scalar
 _MAY_FAIL = ("floordiv", "mod")  # integers can't be divided by zero
 

@@ -11,8 +11,6 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline.errors import DeviceError
 
-__all__ = ["COPIES", "MovedGraph", "check_movable", "has_cpu_form", "move_to_cpu"]
-
 #: Operators that copy batches between CPU and GPU.
 COPIES = (Role.COPY_TO_GPU, Role.COPY_TO_CPU)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pipeline._graph.location import SourceLocation
 from pipeline.errors import PipelineError
 
-__all__ = ["raised_at", "reason_of", "said_by"]
-
 
 def reason_of(error: BaseException) -> str:
     """Return the message of an error; for a foreign error also its type, and the user's line that raised it."""

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
 
-__all__ = ["checked_graph", "renumbered"]
-
 
 def renumbered(node: GraphNode, index: int, moved: Mapping[Edge, Edge]) -> GraphNode:
     """Return a node for another graph. It draws the same random numbers.

@@ -9,8 +9,6 @@ from pipeline._graph.branches import branch
 from pipeline._graph.nodes import DataNode, apply_operator, as_node
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["merge", "select"]
-
 
 def select(selector: DataNode, branches: Sequence[Callable[[], Any]]) -> Any:
     """Pass each sample through one of several branches.

@@ -11,8 +11,6 @@ from pipeline._cached_property import cached_property
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.nodes import DataNode, OperatorCall
 
-__all__ = ["Subgraph", "hashable"]
-
 
 class Subgraph:
     """The calls on which nodes depend, back to nodes whose data exists. These become inputs, which a caller feeds.

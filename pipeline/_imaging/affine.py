@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["about", "compose", "invert", "mapping", "rotation", "scaling", "shearing", "translation"]
-
 Array = npt.NDArray[Any]
 
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._imaging.native import compiled
 from pipeline._imaging.resample import MOST_PIXELS
 
-__all__ = ["ImageBatch"]
-
 Array = npt.NDArray[Any]
 
 # The compiled loop sums up to 16 pixels: a triangle with 7.5 pixels on each side, and one pixel for rounding.

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["blob_boxes"]
-
 Array = npt.NDArray[Any]
 
 # Limit of the compiled loop.

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from pipeline._imaging.convert import convert
 from pipeline._imaging.native import compiled
 
-__all__ = ["GaussianWindows", "blur", "gaussian_window"]
-
 Array = npt.NDArray[Any]
 
 #: Dtypes that OpenCV filters directly; other dtypes are converted to float32 first.

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["auto_contrast_tables", "contrast_tables", "equalization_tables", "histograms", "look_up"]
-
 Array = npt.NDArray[Any]
 
 #: Weights of red, green and blue in the brightness of a pixel.

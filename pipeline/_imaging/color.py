@@ -13,8 +13,6 @@ from pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, WIDE, conv
 from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["color_matrix", "scale_shift", "transform_channels"]
-
 Array = npt.NDArray[Any]
 
 _OPENCV = {np.dtype(name) for name in ("uint8", "int16", "int32", "float32", "float64")}

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["COLOR_CHANNELS", "COLOR_MATRICES", "WIDE", "convert", "convert_color"]
-
 Array = npt.NDArray[Any]
 
 #: Dtypes with more digits than float32.

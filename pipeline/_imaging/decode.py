@@ -41,8 +41,6 @@ from pipeline._imaging.tiff_bands import decode_bands, is_banded
 from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError
 
-__all__ = ["OUTPUT_TYPES", "decode", "is_palette_png", "orient"]
-
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
 

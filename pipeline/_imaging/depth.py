@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.convert import convert, convert_color
 
-__all__ = ["full_scale", "rescale"]
-
 Array = npt.NDArray[Any]
 
 #: Unless results are bytes, DALI places black at 1/16 and zero chroma at 1/2 of the range, not at 16 and 128 of 255.

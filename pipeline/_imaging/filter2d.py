@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
 
-__all__ = ["CV2_BORDERS", "Border", "filter2d"]
-
 Array = npt.NDArray[Any]
 
 _OPENCV = {np.dtype(name) for name in ("uint8", "uint16", "int16", "float32")}

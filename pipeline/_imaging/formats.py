@@ -20,8 +20,6 @@ from pipeline._imaging.info import (
     tiff_info,
 )
 
-__all__ = ["FORMATS", "TITLES", "Format", "peek"]
-
 _COLORED_PFM = re.compile(rb"PF\s+(\d{1,9})\s+(\d{1,9})\s")  # pillow reads the gray ones
 
 

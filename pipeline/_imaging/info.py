@@ -17,28 +17,6 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import DecodeError
 
-__all__ = [
-    "MOST_SCANS",
-    "PIL_CHANNELS",
-    "PNG_SIGNATURE",
-    "Encoded",
-    "ImageInfo",
-    "TiffTag",
-    "as_bytes",
-    "has_many_scans",
-    "is_single_scan",
-    "jpeg_info",
-    "jpeg_orientation",
-    "jpeg_segments",
-    "open_image",
-    "png_chunks",
-    "png_info",
-    "pnm_maximum",
-    "read_orientation",
-    "tiff_info",
-    "tiff_tags",
-]
-
 #: Most scans of a JPEG, so that a small file isn't minutes of work. Encoders write at most a few dozen.
 MOST_SCANS = 200
 

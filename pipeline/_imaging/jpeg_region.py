@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["decode_region", "decode_regions"]
-
 Int64s = npt.NDArray[np.int64]
 Pixels = npt.NDArray[np.uint8]
 Region = tuple[int, int, int, int]

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from pipeline._imaging.blur import blur
 from pipeline._imaging.convert import convert
 
-__all__ = ["derivative_window", "laplacian", "smoothing_window"]
-
 Array = npt.NDArray[Any]
 
 

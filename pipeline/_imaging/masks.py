@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline._size_limit import check_size
 
-__all__ = ["mask_of_polygon", "mask_of_runs", "runs_of_text"]
-
 Array = npt.NDArray[Any]
 
 #: Magnification of outlines in COCO's rasterization.

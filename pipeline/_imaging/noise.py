@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._imaging.convert import WIDE, convert
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["CERTAIN", "gaussian_noise", "salt_and_pepper", "shot_noise"]
-
 Array = npt.NDArray[Any]
 
 #: From this number of expected events on, shot noise is far below the precision of all dtypes.

@@ -15,8 +15,6 @@ from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 from pipeline._imaging.window import paste_fill
 
-__all__ = ["crop_mirror_normalize", "scale_bytes"]
-
 Array = npt.NDArray[Any]
 
 

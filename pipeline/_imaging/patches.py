@@ -13,8 +13,6 @@ import numpy.typing as npt
 from pipeline._imaging.native import compiled
 from pipeline._imaging.normalize import crop_mirror_normalize
 
-__all__ = ["ORDERS", "PatchLayout", "patchify", "smart_sizes"]
-
 Array = npt.NDArray[Any]
 
 #: Orders of the elements of a patch: of channels, frames (T), rows and columns.

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["map_points"]
-
 Array = npt.NDArray[Any]
 
 _MOST_COORDINATES = 6

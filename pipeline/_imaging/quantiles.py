@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["normal_quantiles"]
-
 Array = npt.NDArray[Any]
 
 _CENTER = 0.425

@@ -13,8 +13,6 @@ from pipeline._imaging.convert import convert
 from pipeline._imaging.rows import combine, reduce_leading, sum_trailing
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["REDUCTIONS", "Reduction", "reduce", "result_dtype"]
-
 Array = npt.NDArray[Any]
 
 

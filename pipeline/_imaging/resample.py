@@ -17,8 +17,6 @@ from pipeline._imaging.filters import AxisPlan, filter_name, nearest_indices, pl
 from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["MOST_PIXELS", "TRIANGLES", "resize"]
-
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 

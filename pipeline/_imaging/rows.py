@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["combine", "contiguous", "reduce_leading", "standardize_rows", "sum_trailing"]
-
 Array = npt.NDArray[Any]
 
 #: Number of elements of a sufficiently long row, and minimum number of such rows.

@@ -14,17 +14,6 @@ import numpy.typing as npt
 from pipeline._imaging.convert import convert
 from pipeline._imaging.scratch import scratch
 
-__all__ = [
-    "LARGEST",
-    "copied_by_opencv",
-    "copy_nearest",
-    "linear_at",
-    "nearest_at",
-    "nearest_pixels",
-    "outside",
-    "prepare_fill",
-]
-
 Array = npt.NDArray[Any]
 
 #: Arrays whose pixels OpenCV copies by position.

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["scratch"]
-
 # Larger buffers are freed after use: a huge image must not occupy memory in every thread.
 KEPT_BYTES = 32 << 20
 

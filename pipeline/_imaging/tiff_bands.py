@@ -17,8 +17,6 @@ from PIL import Image
 from pipeline._imaging.info import TiffTag, open_image
 from pipeline.errors import DecodeError
 
-__all__ = ["decode_bands", "is_banded"]
-
 Array = npt.NDArray[Any]
 
 _GRAY, _COLORS = 1, 2  # photometric interpretations

@@ -14,8 +14,6 @@ from pipeline._imaging.native import compiled
 from pipeline._imaging.sampling import LARGEST, linear_at, nearest_at, outside, prepare_fill
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["warp_affine"]
-
 Array = npt.NDArray[Any]
 
 #: Arrays that OpenCV interpolates without rounding positions; others are converted, or NumPy processes them.

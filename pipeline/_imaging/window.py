@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["POLICIES", "extract"]
-
 Array = npt.NDArray[Any]
 
 POLICIES = ("error", "pad", "trim_to_shape")

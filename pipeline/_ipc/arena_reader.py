@@ -16,8 +16,6 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["ArenaReader", "Pin", "fits_numpy", "is_numpy_shape"]
-
 Memory = npt.NDArray[np.uint8]
 Pin = Callable[[Memory, Callable[[Memory], None]], None]
 

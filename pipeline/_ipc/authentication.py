@@ -19,8 +19,6 @@ import struct
 
 from pipeline._ipc.errors import AuthenticationError, ChannelRefusedError
 
-__all__ = ["NO_DESCRIPTOR", "ClientHandshake", "ServerHandshake", "check_peer"]
-
 _MAGIC = b"DALIPX\x00\x01"  # the last byte is the version of this handshake
 _FULL = b"DALIPX\x00\x00"  # instead, if the server can't accept a client
 _NONCE = 32

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pipeline._ipc.extents import Extents
 from pipeline._native import find_compiled
 
-__all__ = ["ALIGNMENT", "Block", "BlockAllocator", "compiled", "create_allocator"]
-
 ALIGNMENT = 64  # bytes: a cache line; good for SIMD loads and DMA, too
 _SHIFT = 6
 

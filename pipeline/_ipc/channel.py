@@ -26,8 +26,6 @@ from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, Outgoing, close_al
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.signals import deferred_signals, finalizer, let_through
 
-__all__ = ["Channel", "Received"]
-
 _READ_SIZE = 1 << 16
 _READS_PER_TURN = 16  # so that a client that sends without a pause can't starve the others
 _ANCILLARY = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)

@@ -23,8 +23,6 @@ from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCErr
 from pipeline._ipc.memory import as_descriptor_error
 from pipeline._ipc.messages import Codec
 
-__all__ = ["ChannelServer"]
-
 _READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
 
 

@@ -15,8 +15,6 @@ from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, Protoc
 from pipeline._ipc.memory import SharedBlock, as_descriptor_error
 from pipeline._ipc.signals import deferred_signals, let_through
 
-__all__ = ["CompletionReader", "CompletionWriter", "Peer"]
-
 _PAGE = 4096
 _COUNT, _WAITING = 0, 1  # indices of words in the page: the counter, and whether the other side waits for it
 _GLANCE = 0.1  # seconds between reads of the counter while waiting; see `CompletionReader._await`

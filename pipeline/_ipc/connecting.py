@@ -17,8 +17,6 @@ from pipeline._ipc.memory import as_descriptor_error
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.signals import deferred_signals, let_through
 
-__all__ = ["Listener", "connect", "short_path"]
-
 _LONGEST_PATH = 100  # the kernel takes 107 bytes
 _RETRY = 0.005  # seconds between tries to connect
 

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from pipeline.errors import PipelineError
 
-__all__ = [
-    "ArenaFullError",
-    "AuthenticationError",
-    "ChannelClosedError",
-    "ChannelOverflowError",
-    "ChannelRefusedError",
-    "ChannelTimeoutError",
-    "DescriptorLimitError",
-    "IPCError",
-    "ProtocolError",
-]
-
 
 class IPCError(PipelineError):
     """Base class of the errors of this package."""

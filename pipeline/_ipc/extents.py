@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-__all__ = ["Extents"]
-
 
 class Extents:
     """Free extents of a space of `size` units, kept sorted, neighbours merged.

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from pipeline._ipc.errors import ChannelClosedError, ChannelOverflowError, DescriptorLimitError, ProtocolError
 from pipeline._ipc.memory import as_descriptor_error
 
-__all__ = ["MAX_BODY", "MAX_FDS", "MAX_FRAME_FDS", "Frame", "FrameParser", "Outgoing", "close_all", "encode_frame"]
-
 MAX_BODY = 16 << 20  # parsed messages take up to 35 times as much memory
 MAX_FDS = 64  # in one call; the kernel allows 253
 MAX_FRAME_FDS = (1 << 16) - 1  # in one frame, sent by several calls

@@ -13,15 +13,6 @@ from pathlib import Path
 from pipeline._ipc.library_imports import protect_library_imports
 from pipeline.errors import BuildError
 
-__all__ = [
-    "adopt_import_path",
-    "child_environment",
-    "import_path",
-    "interpreter_path",
-    "listen_to_signals",
-    "working_directory",
-]
-
 _PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"  # keeps the user's PYTHONPATH while a child starts with another one
 
 

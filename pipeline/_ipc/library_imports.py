@@ -10,8 +10,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
 
-__all__ = ["protect_library_imports"]
-
 _LIBRARY = [
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")),
     *(path for path in sys.path if path.endswith("lib-dynload")),

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from pipeline._ipc.errors import DescriptorLimitError, IPCError, ProtocolError
 from pipeline._ipc.signals import finalizer
 
-__all__ = ["SharedBlock", "as_descriptor_error"]
-
 _HAVE_MEMFD = hasattr(os, "memfd_create")
 # The size never changes: access to a page of a file that the peer has shrunk would kill this process with SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if _HAVE_MEMFD else 0

@@ -24,8 +24,6 @@ from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline.errors import SerializationError
 
-__all__ = ["display_name", "dumps", "for_spawned", "loads"]
-
 _SCRIPTS = ("__main__", "__mp_main__")
 _registry_lock = new_lock(Level.PICKLING, "pickling")  # cloudpickle has one list of modules for all threads
 

@@ -20,16 +20,6 @@ from typing import Any, ParamSpec, TypeVar
 from pipeline._concurrency.interrupts import register_handlers
 from pipeline._ipc.block_allocator import compiled
 
-__all__ = [
-    "Interrupted",
-    "deferred_signals",
-    "finalizer",
-    "hold",
-    "let_through",
-    "release",
-    "set_python_handler",
-]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

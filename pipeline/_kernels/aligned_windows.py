@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["aligned_windows"]
-
 
 def aligned_windows(
     weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], width: int

@@ -13,8 +13,6 @@ from pipeline._kernels.rows import as_bytes, zeros
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["AXIS", "IS_SMOOTH", "axis_tables", "keeps_rows", "touched", "whole_image"]
-
 #: struct Axis of filters.cuh.
 AXIS = np.dtype(
     [

@@ -12,8 +12,6 @@ from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["CountedMap", "Rule"]
-
 #: struct Image of byte_map.cu.
 _IMAGE = np.dtype(
     [("src", ADDRESS), ("count", "u8"), ("channels", "u8"), ("counts", ADDRESS), ("tables", ADDRESS),

@@ -8,8 +8,6 @@ from pipeline._cuda.launch import ADDRESS, Launch
 from pipeline._kernels.evaluate import evaluation_defines
 from pipeline._kernels.expression import PixelExpression
 
-__all__ = ["ClahePlan"]
-
 _VALUES = 256
 _MOST_BLOCKS = 1 << 16
 

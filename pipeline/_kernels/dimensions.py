@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["COLUMNS", "STRIDES", "UNNAMED", "axes_of", "columns_of"]
-
 #: Order of the dimensions of samples without a layout, by their number.
 UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Positions of the dimensions among depth (or frames), height and width.

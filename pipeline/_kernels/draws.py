@@ -10,8 +10,6 @@ from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline._rng import NUMBERS_PER_COUNT, Distribution, RandomNumbers
 
-__all__ = ["draw_scalars", "plan_draws"]
-
 #: struct Sample of draws.cu.
 _SAMPLE = np.dtype(
     [

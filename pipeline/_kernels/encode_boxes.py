@@ -11,8 +11,6 @@ from pipeline._cuda.launch import ADDRESS, THREADS, Launch, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
-__all__ = ["SCALING", "BoxEncoding"]
-
 #: struct Scaling of encode_boxes.cu.
 SCALING = np.dtype([("criteria", "f4"), ("scale", "f4"), ("means", "f4", (4,)), ("stds", "f4", (4,))])
 #: struct Sample of encode_boxes.cu.

@@ -13,8 +13,6 @@ from pipeline._kernels.noise import Noise
 from pipeline._kernels.rows import containing
 from pipeline._kernels.samples import Samples
 
-__all__ = ["LINES", "SHARED_BYTES", "TILE_WIDTH", "evaluation_defines", "plan_evaluation"]
-
 #: Columns of a block's threads, and rows; evaluate.cu has the same numbers.
 TILE_WIDTH, LINES = 32, 8
 _PIXELS = 4

@@ -24,8 +24,6 @@ from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.rows import copied
 from pipeline._kernels.samples import contiguous_strides
 
-__all__ = ["EXACT_IN_FLOAT", "PixelExpression"]
-
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 #: Largest windows whose pixels a thread keeps in registers to find their median.

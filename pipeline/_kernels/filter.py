@@ -10,8 +10,6 @@ from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_filter_images"]
-
 _TILE = np.array([32, 128])  # rows, and elements of a row; filter.cu has the same numbers
 _MOST_BLOCKS = 1 << 16
 _LONGEST_ROW = (1 << 31) - 1024  # of an image and a window; positions in rows have 32 bits

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from pipeline._cuda.launch import ADDRESS, THREADS, Launch
 
-__all__ = ["BLOCK", "plan_inflate"]
-
 #: struct Block of inflate.cu.
 BLOCK = np.dtype([("src", ADDRESS), ("dst", ADDRESS), ("size", "i8"), ("room", "i8"), ("failed", ADDRESS)])
 

@@ -10,8 +10,6 @@ from pipeline._cuda.launch import ADDRESS, MAX_SAMPLES, Launch, blocks_for
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_join"]
-
 
 def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[Launch]:
     """Yield the launches that concatenate batches sample by sample, one for up to 65,535 source samples.

@@ -11,8 +11,6 @@ from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_look_up"]
-
 
 def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
     """Return the launch that replaces every element by its entry in the table.

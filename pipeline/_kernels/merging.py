@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["groups_of", "merged_extents"]
-
 Table = npt.NDArray[np.int64]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Noise"]
-
 
 class Noise(Enum):
     """Kinds of noise in noise.cuh."""

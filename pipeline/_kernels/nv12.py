@@ -9,8 +9,6 @@ from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_nv12_to_pixels"]
-
 
 def plan_nv12_to_pixels(
     luma: Samples, chroma: Samples, dst: Samples, matrix: npt.ArrayLike, left: bool = False

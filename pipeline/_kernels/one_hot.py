@@ -8,8 +8,6 @@ from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_one_hot"]
-
 
 def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0) -> Launch | None:
     """Return the launch that encodes numbers as one-hot vectors along a new axis.

@@ -11,8 +11,6 @@ from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
-__all__ = ["REGION", "plan_paste_regions"]
-
 #: struct Region of paste_regions.cu.
 REGION = np.dtype([("src", ADDRESS), ("strides", "i8", (4,)), ("first", "i8", (2,)), ("size", "i8", (2,))])
 #: struct Canvas of paste_regions.cu.

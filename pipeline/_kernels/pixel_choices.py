@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.rows import as_bytes, as_rows
 
-__all__ = ["PixelChoices"]
-
 
 class PixelChoices:
     """Expressions that differ only in their rows.

@@ -23,8 +23,6 @@ from pipeline._kernels.samples import Samples, native
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["LARGEST_CHANNELS", "MEMORY", "Pixels"]
-
 T = TypeVar("T")
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.

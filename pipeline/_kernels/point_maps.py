@@ -12,8 +12,6 @@ import numpy.typing as npt
 from pipeline._cuda.launch import ADDRESS
 from pipeline._kernels.samples import Samples
 
-__all__ = ["PointMap", "affine", "perspective", "shifts", "sphere", "stored", "waves"]
-
 Array = npt.NDArray[Any]
 
 

@@ -15,8 +15,6 @@ from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["ReductionPlan"]
-
 _TERMS = {"value": 0, "square": 1, "difference": 2}
 _COMBINES = {"sum": 0, "min": 1, "max": 2}
 _FINISHES = {"none": 0, "divide": 1, "root": 2}

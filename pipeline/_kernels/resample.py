@@ -14,8 +14,6 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["ResamplePlan"]
-
 _GROUP = 8  # elements of a thread of resample_axis; resample.cu has the same number
 _STRIDES = [("outer_stride", "i8"), ("axis_stride", "i8"), ("inner_stride", "i8")]
 #: struct Pass of resample.cu.

@@ -8,8 +8,6 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_bytes", "as_rows", "containing", "copied", "store", "struct", "taken", "zeros"]
-
 
 def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""

@@ -15,9 +15,6 @@ from pipeline._imaging.native import compiled
 from pipeline._native import find_compiled
 from pipeline.errors import PipelineError
 
-__all__ = ["Samples", "contiguous_strides"]
-
-
 native = find_compiled("_cuda")
 
 _KIND = operator.attrgetter("dtype", "ndim")

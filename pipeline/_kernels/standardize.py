@@ -12,8 +12,6 @@ from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.errors import PipelineError
 
-__all__ = ["Spread", "plan_standardize"]
-
 
 @dataclass(frozen=True)
 class Spread:

@@ -14,8 +14,6 @@ from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["MAX_NDIM", "plan_strided_copy"]
-
 Table = npt.NDArray[np.int64]
 
 MAX_NDIM = 6

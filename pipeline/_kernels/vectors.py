@@ -12,8 +12,6 @@ from pipeline._kernels.pixels import MEMORY
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
-__all__ = ["as_vectors", "stored_vectors"]
-
 # Order of the dimensions; the last letters count.
 _ORDER = "DHWC"
 

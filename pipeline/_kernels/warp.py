@@ -11,8 +11,6 @@ from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["plan_warp_affine"]
-
 
 def plan_warp_affine(
     src: Samples,

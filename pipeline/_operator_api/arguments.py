@@ -14,8 +14,6 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from pipeline._graph.graph import GraphNode
 
-__all__ = ["Arguments", "map_once"]
-
 _Result = TypeVar("_Result")
 
 

@@ -8,8 +8,6 @@ from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentIndexError, ArgumentValueError
 
-__all__ = ["AXES", "AXIS_NAMES", "axes_by_name", "check_axes", "chosen_axes"]
-
 AXES = Argument("axes", Kind.INTS, "Indices of the axes; negative ones count from the end. All axes by default.")
 AXIS_NAMES = Argument("axis_names", Kind.STRING, "Layout letters of the axes, instead of `axes`.")
 

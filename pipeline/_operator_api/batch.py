@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pipeline._operator_api.memory_statistics import MemoryStatistics
     from pipeline._operator_api.trace import Trace
 
-__all__ = ["Batch", "BatchView", "no_output_memory"]
-
 
 def no_output_memory(edge: Edge, nbytes: int) -> None:
     """Return None, for outputs in the memory of CuPy's allocator."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pipeline._graph.graph import Edge
 
-__all__ = ["BatchReads", "SamplesInFlight"]
-
 
 class SamplesInFlight(Protocol):
     """A batch that a reader has started to read."""

@@ -17,8 +17,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["aligned_samples", "branch_batch", "samples_of_list", "take_samples"]
-
 # Samples of dense batches up to this size, in bytes, are selected by a copy, so that the result stays dense.
 _SMALL = 1 << 14
 

@@ -10,8 +10,6 @@ from pipeline._graph.reasons import raised_at, said_by
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 
-__all__ = ["describe_failure", "error_context"]
-
 
 class error_context:  # used like a function: `with error_context(node, batch):`
     """Adds the operator to errors of a block in which it processes a batch, or the batch of a branch.

@@ -14,8 +14,6 @@ from pipeline._declaration.suggestions import missing_operator
 from pipeline._graph.input_sets import call_operator
 from pipeline._operator_api.operator_class import OperatorClass
 
-__all__ = ["class_of", "fill_namespace", "make_class", "make_function"]
-
 
 def make_function(schema: OperatorSchema) -> Callable[..., Any]:
     """Return the function of `fn` for an operator. A call adds the operator to the graph."""

@@ -21,8 +21,6 @@ from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["GpuOperator", "allocate", "as_pipeline_error", "fail", "samples_of", "shape_table"]
-
 
 class GpuOperator(BatchOperator):
     """An operator that launches kernels, at most a few per batch.

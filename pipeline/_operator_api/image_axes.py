@@ -10,8 +10,6 @@ import numpy as np
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["IMAGE_LAYOUTS", "ImageAxes"]
-
 #: Layouts of images and sequences. Samples without a layout get the first one of their number of dimensions.
 IMAGE_LAYOUTS = ("HWC", "HW", "FHWC", "CHW", "FCHW")
 

@@ -19,8 +19,6 @@ from pipeline._rng import RandomNumbers
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["JoinedBatch", "MergedBatch", "StackedBatch"]
-
 
 class JoinedBatch(BatchView):
     """The samples of several batches.

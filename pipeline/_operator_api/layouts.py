@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["COLOR_LAYOUTS", "CROP_LAYOUTS", "FLIP_LAYOUTS", "RESIZE_LAYOUTS", "choose_layout"]
-
 # Samples without a layout get the first layout that has their number of dimensions, as in DALI.
 COLOR_LAYOUTS = ("HWC", "FHWC", "DHWC")
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")

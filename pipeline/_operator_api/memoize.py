@@ -8,8 +8,6 @@ from typing import Any, Generic, TypeVar
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 
-__all__ = ["ArgumentCache"]
-
 Value = TypeVar("Value")
 
 

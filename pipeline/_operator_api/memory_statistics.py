@@ -13,8 +13,6 @@ from pipeline._graph.graph import Edge, Graph
 from pipeline._operator_api.request import TensorList
 from pipeline.tensors.cpu import Array
 
-__all__ = ["MemoryStatistics"]
-
 
 @dataclass
 class _Largest:

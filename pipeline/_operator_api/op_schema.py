@@ -9,8 +9,6 @@ from pipeline._operator_api.op_spec import OpSpec
 from pipeline.errors import UnknownArgumentError
 from pipeline.types import DALIDataType
 
-__all__ = ["OpSchema", "find_schema"]
-
 _MANY_INPUTS = 256
 
 _TYPES = {

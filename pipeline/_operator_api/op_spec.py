@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["OpSpec"]
-
 
 class OpSpec:
     """A call of an operator: its arguments, and the names and devices of its inputs and outputs.

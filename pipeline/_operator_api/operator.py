@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
     from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["BatchOperator", "FunctionProcesses", "Operator", "OutputSpec", "SampleOperator", "Setup"]
-
 State = TypeVar("State")
 
 

@@ -13,8 +13,6 @@ from pipeline._operator_api.op_schema import OpSchema
 from pipeline._operator_api.op_spec import OpSpec
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["OperatorClass"]
-
 
 class OperatorClass:
     """An operator that is created with constant arguments and called with inputs.

@@ -11,16 +11,6 @@ from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentValueError
 from pipeline.types import FLOAT, DALIDataType, to_dali_type, to_numpy_type
 
-__all__ = [
-    "IGNORED_IMAGE_TYPE",
-    "INTEGER_LIKE",
-    "check_dtype",
-    "check_samples",
-    "dtype_arguments",
-    "output_dtype",
-    "own_or_float",
-]
-
 #: Allowed dtypes of shapes.
 INTEGER_LIKE = (
     DALIDataType.INT64,

@@ -11,8 +11,6 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec
 
-__all__ = ["Extents", "describe", "known_extents", "unknown_extents"]
-
 #: Extents of the samples of a batch along each dimension; None where the extent is unknown or varies.
 Extents = tuple[int | None, ...]
 

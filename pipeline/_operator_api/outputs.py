@@ -14,8 +14,6 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     from pipeline._graph.graph import Edge
 
-__all__ = ["Outputs"]
-
 
 class _Deferred:
     """Outputs that are computed together, their samples one after another.

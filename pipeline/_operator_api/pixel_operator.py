@@ -21,8 +21,6 @@ from pipeline._operator_api.layouts import choose_layout
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["PixelOperator", "evaluate"]
-
 _LARGEST_NDIM = 4  # of expressions: depth or frames, height, width and channels
 
 

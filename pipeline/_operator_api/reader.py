@@ -9,8 +9,6 @@ from pipeline._operator_api.batch_reads import SamplesInFlight
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.traits import Traits
 
-__all__ = ["ReaderMeta", "ReaderOperator", "ReaderPosition"]
-
 
 @dataclass(frozen=True)
 class ReaderMeta:

@@ -15,16 +15,6 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = [
-    "BatchRequest",
-    "BatchResult",
-    "DeviceMemory",
-    "ExecutorConfig",
-    "OutputAllocator",
-    "TensorList",
-    "as_batch_error",
-]
-
 TensorList = TensorListCPU | TensorListGPU
 
 #: Called with (number of the output, bytes). Returns an object whose `array` is a uint8 array of that size in host

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._rng import BatchKey
 
-__all__ = ["Profiler", "Span", "Trace", "profiler", "profiler_trace"]
-
 #: Functions that begin a range with a name, and end it.
 Profiler: TypeAlias = tuple[Callable[[str], Any], Callable[[], Any]]
 

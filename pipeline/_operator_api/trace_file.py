@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from pipeline._operator_api.trace import Span
 
-__all__ = ["ProcessSpans", "save_spans"]
-
 
 class ProcessSpans(NamedTuple):
     """The spans of a process.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 
-__all__ = ["Traits"]
-
 #: Pairs that no operator can have, with the reason.
 _CONTRADICTIONS = (
     ("any_thread", "in_order", "batches in order can't run on several threads at once"),

@@ -13,8 +13,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["upload", "upload_array"]
-
 # Arrays of at most so many bytes are copied on the calling thread.
 _SMALL = 1 << 16
 

@@ -9,8 +9,6 @@ from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["check_stream", "waited_by"]
-
 
 def check_stream(cuda_stream: Any) -> None:
     """Check that a value can be a CUDA stream.

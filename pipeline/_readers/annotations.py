@@ -17,8 +17,6 @@ from pipeline._size_limit import check_size
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["AnnotatedImage", "read_annotations"]
-
 _LARGEST = 1 << 31
 
 

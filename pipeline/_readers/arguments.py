@@ -9,8 +9,6 @@ from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["EPOCH_SHUFFLE_ARGUMENTS", "FILE_SHUFFLE_ARGUMENTS", "READER_ARGUMENTS", "ReaderArguments"]
-
 #: Arguments of every reader.
 READER_ARGUMENTS: tuple[Argument, ...] = (
     Argument("shard_id", Kind.INT, "Index of the shard that the first epoch reads.", 0),

@@ -16,8 +16,6 @@ from pipeline._readers.lmdb_files import LMDB_ARGUMENTS, LmdbLoader
 from pipeline._readers.protobuf import BYTES, fields, integer
 from pipeline.tensors.cpu import Array
 
-__all__ = ["CaffeLoader"]
-
 # Fields of `Datum`.
 _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _ENCODED = 1, 2, 3, 4, 5, 7
 _OUTPUTS = ("image_available", "label_available")

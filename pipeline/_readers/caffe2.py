@@ -17,8 +17,6 @@ from pipeline._readers.protobuf import BYTES, fields, floats, integer, integers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["Caffe2Loader"]
-
 # Values of `label_type`.
 _SINGLE, _SPARSE, _DENSE, _WEIGHTED, _NONE = range(5)
 # Fields of `TensorProto`, and values of its data type.

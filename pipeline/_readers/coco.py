@@ -22,8 +22,6 @@ from pipeline._remote.urls import join
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["CocoLoader"]
-
 _INT32, _FLOAT = np.dtype(np.int32), np.dtype(np.float32)
 
 

@@ -27,8 +27,6 @@ from pipeline.errors import SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["DataReader", "reads"]
-
 _MOST_THREADS = 8
 
 

@@ -19,8 +19,6 @@ from pipeline._readers.loader import Column, FilesLoader
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["FileLoader"]
-
 _LABELS = np.iinfo(np.int32)
 _LINE = re.compile(r"(.*\S)\s+(\d{1,19})\s*")
 

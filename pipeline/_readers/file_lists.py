@@ -15,8 +15,6 @@ from pipeline._remote.reading import REMOTE_THREADS, url_names
 from pipeline._remote.urls import is_url, local_path
 from pipeline.errors import BuildError
 
-__all__ = ["IMAGES", "SOUNDS", "list_files", "list_files_of", "list_folders", "matcher", "read_file_list"]
-
 #: Patterns of the files that DALI recognises as images and as sounds.
 IMAGES = tuple(f"*{extension}" for each in FORMATS if each.listed for extension in each.extensions)
 SOUNDS = ("*.flac", "*.ogg", "*.wav")

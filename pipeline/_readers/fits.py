@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError, InputError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType, to_numpy_type
 
-__all__ = ["FitsLoader"]
-
 _FIRST = (2,)
 
 

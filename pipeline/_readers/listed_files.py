@@ -13,8 +13,6 @@ from pipeline._readers.loader import FilesLoader
 from pipeline._remote.urls import is_url, join
 from pipeline.errors import ArgumentValueError, BuildError
 
-__all__ = ["ListedFilesLoader", "listing_arguments"]
-
 
 def listing_arguments(file_filter: str) -> tuple[Argument, ...]:
     """Return the arguments that select the files, given the default pattern of their names."""

@@ -17,8 +17,6 @@ from pipeline._remote.urls import is_url
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["LMDB_ARGUMENTS", "LmdbLoader"]
-
 #: Arguments of readers of LMDB databases.
 LMDB_ARGUMENTS: tuple[Argument, ...] = (
     Argument("path", Kind.STRINGS, "Paths of the databases: folders with a file data.mdb.", REQUIRED),

@@ -13,8 +13,6 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Column", "FilesLoader", "Loader"]
-
 #: The samples of one output: a batch, an array with a row per sample, or an array per sample.
 Column = TensorListCPU | Array | Sequence[Array]
 

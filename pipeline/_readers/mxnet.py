@@ -14,8 +14,6 @@ from pipeline._readers.records import RECORD_ARGUMENTS, RecordLoader, Span, read
 from pipeline._remote.data_file import DataFile
 from pipeline.tensors.cpu import Array
 
-__all__ = ["MxnetLoader"]
-
 # A part of a record is a magic number, its length with a flag in the upper three bits, and the data, padded to four
 # bytes. MXNet splits records that contain the magic number at a multiple of four bytes, and leaves the number out.
 _MAGIC = 0xCED7230A

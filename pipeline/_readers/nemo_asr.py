@@ -25,8 +25,6 @@ from pipeline._remote.data_file import open_text
 from pipeline.errors import ArgumentValueError, BuildError, DecodeError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["NemoAsrLoader"]
-
 #: Arguments that add an output, in order, with their defaults.
 _OPTIONAL = {"read_sample_rate": True, "read_text": True, "read_idxs": False}
 

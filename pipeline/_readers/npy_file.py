@@ -17,8 +17,6 @@ from pipeline._size_limit import check_size
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["NpyFile"]
-
 #: Largest gap between rows, in bytes, that is read along with them: one call is cheaper than two.
 _GAP = 1 << 14
 #: Bytes of such rows, gaps included, to read in one call.

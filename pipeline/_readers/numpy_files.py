@@ -27,8 +27,6 @@ from pipeline._readers.loader import Column
 from pipeline._readers.npy_file import NpyFile
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
-
 #: Names of the region arguments: in `slice`, and here.
 _ROI = {
     "start": "roi_start",

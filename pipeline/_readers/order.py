@@ -15,17 +15,6 @@ import numpy.typing as npt
 from pipeline._readers.sharding import Offsets, Sharding
 from pipeline._rng import BatchKey, RandomState
 
-__all__ = [
-    "BufferShuffled",
-    "Entries",
-    "EpochShuffled",
-    "FilesShuffled",
-    "Order",
-    "Sequential",
-    "permutation",
-    "shuffle_by_buffer",
-]
-
 Entries = npt.NDArray[np.int64]
 
 _RECENT = 2  # orders to keep: a batch may contain samples of two epochs

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BYTES", "DOUBLE", "FLOAT", "VARINT", "fields", "floats", "integer", "integers"]
-
 Array = npt.NDArray[Any]
 
 #: Wire types.

@@ -19,8 +19,6 @@ from pipeline._readers.order import Order
 from pipeline._readers.sharding import Cursor, Sharding
 from pipeline.errors import OperatorError, SampleFailure
 
-__all__ = ["FilesReading", "RangesReading", "ReadAhead", "Reading", "Sources"]
-
 
 class Sources(Sequence[str]):
     """The origins of a batch's samples in their dataset. Each text is built on access."""

@@ -18,8 +18,6 @@ from pipeline._size_limit import check_size
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["RECORD_ARGUMENTS", "RecordLoader", "Span"]
-
 #: Offset and size of a record.
 Span = tuple[int, int]
 

@@ -19,8 +19,6 @@ from pipeline._readers.annotations import AnnotatedImage
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["SavedAnnotations"]
-
 
 @dataclass(frozen=True)
 class SavedAnnotations:

@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError, BuildError, DecodeError, Pipelin
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIImageType
 
-__all__ = ["SequenceLoader"]
-
 
 @dataclass(frozen=True)
 class _Sequence:

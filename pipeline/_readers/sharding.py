@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Cursor", "Offsets", "Sharding"]
-
 Offsets = npt.NDArray[np.int64]
 
 

@@ -25,8 +25,6 @@ from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.tfrecord import Feature, float32, int64, string
 
-__all__ = ["TfrecordLoader", "tfrecord"]
-
 # A record consists of the length of the data (8 bytes), a checksum of the length (4), the data, and its checksum (4).
 _HEAD, _TAIL = 12, 4
 _DTYPES: dict[int, np.dtype[Any]] = {

@@ -21,8 +21,6 @@ from pipeline._video.selection import FILL
 from pipeline.errors import ArgumentValueError
 from pipeline.types import FLOAT, RGB, UINT8
 
-__all__ = ["VIDEO_READER_ARGUMENTS", "VideoLoader"]
-
 
 @dataclass(frozen=True)
 class _FrameNumbers(Argument):

@@ -19,8 +19,6 @@ from pipeline._readers.video_files import ListFormat
 from pipeline._readers.video_sequences import SequenceLoader, describe_outputs
 from pipeline._video.selection import FILL, PAD_MODES, pad_frames
 
-__all__ = ["UniformVideoLoader"]
-
 _ROUNDINGS = ("start_down_end_up", "start_up_end_down", "all_up", "all_down")
 _ONLY_OF_READERS_VIDEO = {
     *("dtype", "normalized", "pad_sequences", "file_list_frame_num", "file_list_include_preceding_frame"),

@@ -16,8 +16,6 @@ from pipeline._remote.urls import join
 from pipeline._video.index import FrameIndex
 from pipeline.errors import ArgumentValueError, BuildError
 
-__all__ = ["VIDEO_FILE_ARGUMENTS", "ListFormat", "VideoFile", "has_labels", "list_videos"]
-
 _VIDEOS = (
     *("*.mp4", "*.m4v", "*.mov", "*.mkv", "*.webm", "*.avi", "*.mpg", "*.mpeg", "*.ts", "*.m2ts"),
     *("*.wmv", "*.flv", "*.3gp", "*.ogv", "*.h264", "*.h265", "*.hevc"),

@@ -14,8 +14,6 @@ from pipeline._operators.geometry.resize import FILTER_ARGUMENTS
 from pipeline._operators.geometry.resize_arguments import RESIZE_ARGUMENTS
 from pipeline._readers.video import VIDEO_READER_ARGUMENTS
 
-__all__ = ["VIDEO_RESIZE", "video_resize"]
-
 _OF_READER = {argument.name for argument in VIDEO_READER_ARGUMENTS}
 
 

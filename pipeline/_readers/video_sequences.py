@@ -24,8 +24,6 @@ from pipeline._video.targets import target_for
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.types import DALIImageType
 
-__all__ = ["SequenceLoader", "describe_outputs"]
-
 _MOST_THREADS = 8
 _OPEN_DECODERS = 16  # each holds an open file and its codec's reference frames, on a GPU in the GPU's memory
 

@@ -27,8 +27,6 @@ from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType, to_numpy_type
 
-__all__ = ["WebdatasetLoader"]
-
 _LARGEST = (1 << 63) - 1  # offset or size
 _VERSION = re.compile(r"v1\.[0-9]+")
 

@@ -18,8 +18,6 @@ from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._size_limit import size_from_environment
 from pipeline._trusted_folder import distrust
 
-__all__ = ["DiskCache", "disk_cache"]
-
 # A mark, the size of the content, and the checksum of its key and content. A crash of the machine may truncate a file,
 # or leave zeros in it, and disks lose bits.
 _HEAD = struct.Struct("<8sQI")

@@ -19,8 +19,6 @@ from pipeline._remote.reading import REMOTE_THREADS, read_url, size_of_url
 from pipeline._remote.urls import is_url, local_path
 from pipeline.errors import BuildError
 
-__all__ = ["Blocks", "DataFile", "open_files", "open_text"]
-
 _BLOCK = 4 << 20
 _HELD = 256 << 20
 

@@ -14,8 +14,6 @@ from pipeline._remote.cache import disk_cache
 from pipeline._secrets import redacted
 from pipeline.errors import PipelineError
 
-__all__ = ["REMOTE_THREADS", "read_url", "size_of_url", "url_names"]
-
 T = TypeVar("T")
 
 #: Number of reads at once: they wait for the network.

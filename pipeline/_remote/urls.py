@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["SCHEME_OF_FILES", "is_url", "join", "local_path"]
-
 SCHEME_OF_FILES = "file://"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(://|::)")

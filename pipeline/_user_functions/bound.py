@@ -8,8 +8,6 @@ from typing import Any
 
 from pipeline._user_functions.libraries import LibraryTransform
 
-__all__ = ["BoundFunction", "InputNumber"]
-
 
 @dataclass(frozen=True)
 class InputNumber:

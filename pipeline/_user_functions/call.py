@@ -15,8 +15,6 @@ from pipeline.errors import InputError, OperatorError, SampleFailure
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["FunctionCall", "function_nodes"]
-
 _FRAMEWORKS = {"python_function": Arrays, "dl_tensor_python_function": Capsules, "torch_python_function": Tensors}
 
 

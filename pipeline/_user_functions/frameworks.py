@@ -12,8 +12,6 @@ import numpy as np
 from pipeline._imaging.rows import contiguous
 from pipeline.errors import InputError
 
-__all__ = ["Arrays", "Capsules", "Tensors"]
-
 
 @dataclass(frozen=True)
 class Arrays:

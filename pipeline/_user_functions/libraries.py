@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["LibraryTransform", "adapt"]
-
 
 class LibraryTransform(ABC):
     """A transform of a library.

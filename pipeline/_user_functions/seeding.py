@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from pipeline._concurrency.locks import Level, new_rlock
 
-__all__ = ["Caller", "GlobalGenerators", "SeededCaller", "Seeds", "in_user_function"]
-
 #: A seed for each sample, or one for the batch if the function processes batches; uint64.
 Seeds = npt.NDArray[np.uint64]
 

@@ -25,8 +25,6 @@ from pipeline._video.whole import whole
 from pipeline.errors import DecodeError, DeviceError, PipelineError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["Clip"]
-
 _FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
 # FFmpeg would also accept texts and images as videos, and read files and addresses that playlists name.
 _CONTAINERS = (

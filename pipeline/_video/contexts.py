@@ -7,8 +7,6 @@ from typing import Any
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._video.nvdec import Encoding
 
-__all__ = ["Contexts"]
-
 
 class Contexts:
     """Idle codec contexts, each for the next video with the same encoding.

@@ -10,8 +10,6 @@ from pipeline._video.contexts import Contexts
 from pipeline._video.references import Unreferenced
 from pipeline.errors import DecodeError
 
-__all__ = ["Decoder"]
-
 _TRIES = 3  # number of key frames to try, each earlier than the last, before decoding from the start
 
 

@@ -15,8 +15,6 @@ from pipeline._video.decoder import Decoder
 from pipeline._video.selection import FILL
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Decoders", "Target", "read_frames"]
-
 _CONTEXTS = 8
 
 

@@ -16,8 +16,6 @@ from pipeline._video.pixels import check_size, chroma_is_left, color_matrix
 from pipeline.errors import DecodeError
 from pipeline.types import DALIImageType
 
-__all__ = ["GpuPixels", "planes_of"]
-
 _AT_ONCE = 16  # frames per launch; until the launch, they take memory in addition to their pixels
 
 

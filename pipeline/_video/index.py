@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from pipeline.errors import DecodeError
 
-__all__ = ["FrameIndex", "count_frames", "index_packets"]
-
 _Times = npt.NDArray[np.int64]
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from pipeline._requirements import too_old
 from pipeline.errors import DeviceError
 
-__all__ = ["any_title", "require_av"]
-
 
 @cache
 def require_av() -> Any:

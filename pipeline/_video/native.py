@@ -7,7 +7,5 @@ from __future__ import annotations
 
 from pipeline._native import find_compiled
 
-__all__ = ["compiled"]
-
 compiled = find_compiled("_video")
 """The module `_native`: `convert`; None if it wasn't built."""

@@ -13,8 +13,6 @@ from pipeline._cuda.errors import load_cupy, require_device
 from pipeline._video.missing import require_av
 from pipeline.errors import DeviceError
 
-__all__ = ["Encoding", "acceleration", "cuda_current", "refusal", "require_nvdec"]
-
 #: Numbers of codecs in NVIDIA's interface, by FFmpeg's names.
 _CODECS = {
     "mpeg1video": 0,

@@ -16,8 +16,6 @@ from pipeline.errors import DecodeError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIImageType
 
-__all__ = ["Pixels", "check_size", "chroma_is_left", "color_matrix", "color_table"]
-
 #: Formats that the compiled loop supports, and whether chroma has half the rows and half the columns. "j": full range.
 _PLANAR = {
     f"yuv{full}{name}p": halved

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Unreferenced"]
-
 _AVCC = 1  # first byte of H.264's configuration if the units in packets have length prefixes
 _SLICES = range(1, 6)
 _REFERENCE = 0x60  # bits of a unit's first byte (nal_ref_idc): 0 if no other frame refers to it

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from pipeline.errors import ArgumentValueError, PipelineError
 
-__all__ = ["FILL", "PAD_MODES", "FrameSelection", "pad_frames"]
-
 #: Marks a frame of one color in place of a frame number.
 FILL = -1
 

@@ -10,8 +10,6 @@ from pipeline._video.pixels import Pixels
 from pipeline._video.uploaded_pixels import UploadedPixels
 from pipeline.types import DALIImageType
 
-__all__ = ["target_for"]
-
 
 def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None) -> Target:
     """Return the converter of a clip's frames to pixels on the requested device.

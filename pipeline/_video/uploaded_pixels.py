@@ -13,8 +13,6 @@ from pipeline._video.nvdec import Encoding
 from pipeline._video.pixels import Pixels
 from pipeline.types import DALIImageType
 
-__all__ = ["UploadedPixels"]
-
 
 class UploadedPixels(Pixels):
     """Converts frames to CuPy arrays: the CPU computes the pixels, and a whole sequence is uploaded at once.

@@ -8,8 +8,6 @@ from typing import Any
 
 from pipeline.errors import DecodeError
 
-__all__ = ["whole"]
-
 _DURATION = re.compile(r"(\d+):(\d+):(\d+(?:\.\d+)?)")
 
 

@@ -17,8 +17,6 @@ from dali_proxy._cli.targets import add_inputs, add_target, input_values, load_c
 if TYPE_CHECKING:
     from dali_proxy._benchmark import Report, Result
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION = """\
 Measure a pipeline on a folder of images, beside torch's DataLoader, and advise on workers, threads and placement.
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from dali_proxy._cli.command import Command, CommandError
 from dali_proxy._cli.progress import progress
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION = """\
 List everything in scripts for NVIDIA DALI that is missing here or differs, at once and without running them.
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from dali_proxy._cli.command import Command, CommandError
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION = """\
 Print a script that completes this command in a shell. To install it, for all new shells:
 

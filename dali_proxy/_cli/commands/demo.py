@@ -8,8 +8,6 @@ from pathlib import Path
 from dali_proxy._cli.command import Command, CommandError
 from dali_proxy._cli.numbers import number
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

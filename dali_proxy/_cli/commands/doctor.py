@@ -8,9 +8,6 @@ from dataclasses import asdict
 
 from dali_proxy._cli.command import Command
 
-__all__ = ["COMMAND"]
-
-
 _DESCRIPTION = """\
 Check the installation, the limits of this machine and its GPU, and say what to do about each problem.
 

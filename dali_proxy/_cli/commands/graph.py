@@ -14,8 +14,6 @@ from dali_proxy._cli.targets import add_inputs, add_target, input_values, load_p
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = ["COMMAND"]
-
 _FORMATS = ("text", "svg", "mermaid", "dot", "json")
 _SUFFIXES = {".svg": "svg", ".mmd": "mermaid", ".dot": "dot", ".gv": "dot", ".json": "json"}
 _BATCHES = 10

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from dali_proxy._cli.command import Command, CommandError
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION = """\
 Write a training script of one file, FOLDER/train.py, to change into your own. It has a dataset, the pipelines, a small
 network, validation, checkpoints and resuming. It runs at once: without --data, it generates some."""

@@ -11,8 +11,6 @@ from dali_proxy._cli.numbers import number
 from dali_proxy._cli.progress import progress
 from dali_proxy._cli.targets import add_inputs, add_target, input_values, load_pipeline
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

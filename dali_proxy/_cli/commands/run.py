@@ -11,8 +11,6 @@ from pathlib import Path
 
 from dali_proxy._cli.command import Command
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION = """\
 Run a script that was written for NVIDIA DALI, unchanged: its `import nvidia.dali` gets dali-proxy's modules, even in
 processes that it starts.

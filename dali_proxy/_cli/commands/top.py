@@ -15,8 +15,6 @@ from dali_proxy._cli.numbers import number
 if TYPE_CHECKING:
     from dali_proxy._monitor.servers import Servers
 
-__all__ = ["COMMAND"]
-
 _CLEAR = "\x1b[H\x1b[J"
 _DESCRIPTION = """\
 Show the servers that you have started on this machine, in any process: throughput, batches in flight, how long the

@@ -12,8 +12,6 @@ from pipeline._graph.numbering import hashable
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.joined_batches import StackedBatch
 
-__all__ = ["EqualOperators", "stack_equal_operators"]
-
 
 class EqualOperators(FusedStep):
     """Pixel operators with the same constant arguments, which process the samples of all of them at once.

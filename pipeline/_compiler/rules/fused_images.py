@@ -19,8 +19,6 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import UINT8
 
-__all__ = ["FusedImages", "fuse_images"]
-
 # Images per call: enough to keep Python's overhead small, yet few enough that no thread waits long for the last call.
 _IMAGES = 4
 

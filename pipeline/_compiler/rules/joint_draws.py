@@ -17,8 +17,6 @@ from pipeline._operators.random.distribution import NumberDraw, TransformedCpu
 from pipeline._rng import batch_counter, generator_key
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["JointDraws", "join_draws"]
-
 #: struct Draw of headers/draws.h.
 _DRAW = np.dtype(
     [

@@ -16,8 +16,6 @@ from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.request import TensorList
 from pipeline._operators.arrays.table_row import TableRow
 
-__all__ = ["PostponedRows", "postpone_rows"]
-
 
 class PostponedRows(FusedStep):
     """Computes rows of a table only if something reads them.

@@ -16,8 +16,6 @@ from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._graph.graph import Edge
 from pipeline._operator_api.batch import Batch
 
-__all__ = ["PreparedStep", "prepare_launches"]
-
 _Launches = RecordedLaunches | ExpressedLaunches
 
 # Largest number of kinds of inputs for which launches are prepared: of sizes of batches, and of shapes.

@@ -12,8 +12,6 @@ from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._cuda.context import KernelContext
 from pipeline._graph.graph import Edge, Graph
 
-__all__ = ["Rule", "Scope", "replaced"]
-
 
 @dataclass(frozen=True, eq=False)
 class Scope:

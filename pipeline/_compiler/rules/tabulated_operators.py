@@ -31,8 +31,6 @@ from pipeline._operators.arrays.table_row import TableRow
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["Member", "TabulatedOperators", "is_tabulated", "tabulate_operators"]
-
 _Indices = npt.NDArray[np.int64]
 
 # Largest number of kinds of inputs for which parameters are computed.

@@ -21,9 +21,6 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["ChainStep"]
-
-
 # Processor time of all samples, in nanoseconds, below which the thread of the batch computes them itself.
 _CHEAP = 500_000
 # Processor time of a sample up to which that thread computes all samples if it takes less time than the pool. Threads

@@ -7,8 +7,6 @@ from collections import Counter
 
 from pipeline._strict import is_strict
 
-__all__ = ["FastPaths"]
-
 _log = logging.getLogger("dali_proxy")
 
 

@@ -21,8 +21,6 @@ from pipeline._operator_api.request import TensorList
 from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["FedInput", "MixingPixelStep", "MixingStep", "OperatorStep", "PixelStep"]
-
 
 class OperatorStep(Step):
     """Runs one operator.

@@ -13,8 +13,6 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["check_batches", "check_count", "check_sample"]
-
 _BATCHES = (TensorListCPU, TensorListGPU)
 
 

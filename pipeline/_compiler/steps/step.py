@@ -12,8 +12,6 @@ from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 
-__all__ = ["FusedStep", "Step", "Steps"]
-
 
 class Step(ABC):
     """One or several operators, which run when their inputs are known.

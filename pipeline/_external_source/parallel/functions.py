@@ -21,8 +21,6 @@ from pipeline.errors import OperatorError, SampleFailure, WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
 
-__all__ = ["FunctionPool"]
-
 
 class FunctionPool:
     """Worker processes that run the functions of a graph.

@@ -23,8 +23,6 @@ from pipeline._ipc.interpreter import child_environment, import_path, interprete
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError, SerializationError, WorkerError
 
-__all__ = ["WorkerProcess", "fork_worker", "spawn_worker", "worker_pids"]
-
 _POLL = 0.002  # seconds between checks whether a process has ended
 _KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
 # Like `python -m`, but as an imported module: `__main__` might find another module `pipeline`.

@@ -13,8 +13,6 @@ from pipeline._external_source.parallel.protocol import Output
 from pipeline._ipc.arena import ALIGNMENT, Arena, Block
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["pack", "unpack"]
-
 Bytes = npt.NDArray[np.uint8]
 
 

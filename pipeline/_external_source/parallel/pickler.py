@@ -8,8 +8,6 @@ from typing import Any
 
 from pipeline.errors import ArgumentMismatchError
 
-__all__ = ["SourcePickler"]
-
 
 @dataclass(frozen=True)
 class SourcePickler:

@@ -38,8 +38,6 @@ from pipeline.errors import WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
 
-__all__ = ["Chunk", "RemoteFailure", "WorkerPool"]
-
 _IN_FLIGHT = 2  # tasks of a worker at once: the current one and the next, so that it never waits for the pool
 _PATIENCE = 3.0  # seconds until workers that don't end are killed
 _RELEASED_AT_ONCE = 1000

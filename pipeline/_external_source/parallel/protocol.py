@@ -7,20 +7,6 @@ from typing import Annotated
 from pipeline._ipc.messages import MANY, U8, U64, Codec, Message, Meta
 from pipeline.types import BatchInfo
 
-__all__ = [
-    "CODEC",
-    "LONGEST_TEXT",
-    "CrashReport",
-    "Done",
-    "Ended",
-    "Failed",
-    "Output",
-    "Segment",
-    "Start",
-    "Task",
-    "clip",
-]
-
 LONGEST_TEXT = 1 << 16  # bytes
 _Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 _Table = Annotated[bytes, Meta(max_length=32 << 20)]

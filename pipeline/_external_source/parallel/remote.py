@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 
-__all__ = ["RemoteTraceback", "find_type"]
-
 
 class RemoteTraceback(Exception):
     """The traceback of a worker process; it is the `__cause__` of the error that this process raises."""

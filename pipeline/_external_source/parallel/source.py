@@ -21,8 +21,6 @@ from pipeline.errors import SourceError, WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
 
-__all__ = ["ParallelSource", "chunk_bounds", "join"]
-
 _CHUNKS_PER_WORKER = 4  # per batch, so that workers with fast samples relieve those with slow ones
 _LONGEST = 0.1  # seconds of a chunk that is longer than necessary, to save processor time
 _WORTH_SENDING = 0.01  # seconds: sending a chunk there and back takes processes about 0.3 ms of processor time

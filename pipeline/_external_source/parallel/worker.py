@@ -35,8 +35,6 @@ from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCal
 from pipeline.errors import InputError, OperatorError, SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["NoCompletions", "Specs", "Worker", "prepare_process"]
-
 _FIRST_SEGMENT = 1 << 20  # bytes
 _LIMIT = 1 << 40  # the tasks in flight and the results in use bound the memory
 _PATIENCE = 1.0  # seconds that a source may take to end when the pool is gone

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["plan_preemphasize", "plan_to_decibels"]
-
 #: By name of the argument: predecessor of the first element.
 _BORDERS = {"zero": 0, "clamp": 1, "reflect": 2}
 _SMALLEST = float(np.finfo(np.float32).smallest_subnormal)

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["AxisMatrices", "plan_matrix_axis"]
-
 #: struct Sample of matrix_axis.cu.
 _SAMPLE = np.dtype(
     [

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["plan_resample_signal"]
-
 #: Outputs of a thread, for each of which its block would load the table.
 _OUTPUTS = 4
 #: Most entries of a filter that fit into shared memory: of the weights, and of the slopes.

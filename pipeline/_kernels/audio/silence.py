@@ -7,8 +7,6 @@ import numpy as np
 from pipeline._cuda.launch import ADDRESS, THREADS, Launch, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["SilencePlan"]
-
 _RUN = 512
 #: struct Signal of silence.cu.
 _SIGNAL = np.dtype(

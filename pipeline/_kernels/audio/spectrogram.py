@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pipeline._cuda.launch import ADDRESS, Launch, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["SpectrogramPlan"]
-
 _SHARED_BYTES = 48 << 10
 #: Elements that a block transforms at a time, if windows are short, and the largest number of windows.
 _PER_BLOCK, _MOST_WINDOWS = 2048, 32

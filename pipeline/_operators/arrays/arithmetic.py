@@ -21,8 +21,6 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["OPERATIONS"]
-
 # Dense batches below this size, in bytes, are computed in one call; larger ones sample by sample on all threads.
 _SMALL = 1 << 20
 

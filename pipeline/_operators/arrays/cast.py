@@ -20,8 +20,6 @@ from pipeline._operator_api.traits import Traits
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
-__all__ = ["CAST", "CAST_LIKE"]
-
 CAST = register(
     OperatorSchema(
         name="cast",

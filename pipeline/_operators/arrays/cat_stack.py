@@ -20,8 +20,6 @@ from pipeline._operator_api.output_specs import Extents, describe, known_extents
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["CAT", "STACK"]
-
 _INPUTS = (
     Input("input_0", "Samples."),
     Input("inputs", "Further samples with the same dtype and, except along the axis, the same shape.", optional=True),

@@ -15,8 +15,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT32, to_numpy_type
 
-__all__ = ["CONSTANT"]
-
 CONSTANT = register(
     OperatorSchema(
         name="constant",

@@ -17,8 +17,6 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["CONSTANT_VALUE"]
-
 CONSTANT_VALUE = register(
     OperatorSchema(
         name="constant_value",

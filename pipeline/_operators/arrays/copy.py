@@ -17,8 +17,6 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline.tensors.cpu import Array
 
-__all__ = ["COPY"]
-
 COPY = register(
     OperatorSchema(
         name="copy",

@@ -12,8 +12,6 @@ from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["ELEMENT_EXTRACT"]
-
 
 def _output_count(arguments: Mapping[str, Any]) -> int:
     return len(arguments["element_map"])

@@ -11,8 +11,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["EXPAND_DIMS"]
-
 EXPAND_DIMS = register(
     OperatorSchema(
         name="expand_dims",

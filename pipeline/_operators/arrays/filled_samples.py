@@ -18,8 +18,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import INT32, to_numpy_type
 
-__all__ = ["DATA_LIKE", "LAYOUT", "SHAPE", "Filled", "FilledLike", "check_layout", "declare", "declare_like"]
-
 SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", (), per_sample=True)
 LAYOUT = Argument("layout", Kind.LAYOUT, "Layout of the samples.")
 DATA_LIKE = Input("data_like", "Samples whose shape, dtype and layout the output gets.")

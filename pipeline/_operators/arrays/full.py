@@ -14,8 +14,6 @@ from pipeline._operators.arrays.filled_samples import DATA_LIKE, LAYOUT, SHAPE, 
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import to_numpy_type
 
-__all__ = ["FULL", "FULL_LIKE"]
-
 _FILL_VALUE = Input("fill_value", "Values that are broadcast to the samples.")
 
 FULL = register(

@@ -15,8 +15,6 @@ from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["GET_PROPERTY"]
-
 GET_PROPERTY = register(
     OperatorSchema(
         name="get_property",

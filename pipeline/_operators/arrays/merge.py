@@ -22,8 +22,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["MERGE", "common_property"]
-
 MERGE = register(
     OperatorSchema(
         name="merge",

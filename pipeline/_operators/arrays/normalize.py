@@ -30,8 +30,6 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import FLOAT, to_numpy_type
 
-__all__ = ["NORMALIZE"]
-
 _GIVEN = "by default that of the data. A number, or samples whose extents are 1 or the input's"
 
 NORMALIZE = register(

@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, to_numpy_type
 
-__all__ = ["ONE_HOT"]
-
 ONE_HOT = register(
     OperatorSchema(
         name="one_hot",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pipeline._declaration.registry import implements
 from pipeline._operators.arrays.filled_samples import Filled, FilledLike, declare, declare_like
 
-__all__ = ["ONES", "ONES_LIKE"]
-
 ONES = declare("ones")
 ONES_LIKE = declare_like("ones")
 

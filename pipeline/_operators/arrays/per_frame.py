@@ -11,8 +11,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["PER_FRAME"]
-
 PER_FRAME = register(
     OperatorSchema(
         name="per_frame",

@@ -20,8 +20,6 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["BATCH_PERMUTATION", "PERMUTE_BATCH"]
-
 PERMUTE_BATCH = register(
     OperatorSchema(
         name="permute_batch",

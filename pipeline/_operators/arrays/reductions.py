@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
-__all__ = ["OPERATORS"]
-
 #: An extent, or None if it isn't known.
 Extent = TypeVar("Extent", int, int | None)
 

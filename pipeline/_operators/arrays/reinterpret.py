@@ -8,8 +8,6 @@ from pipeline._operators.arrays.reshape import Reshaped
 from pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT
 from pipeline._operators.arrays.views import DATA, ViewCpu, ViewGpu
 
-__all__ = ["REINTERPRET"]
-
 REINTERPRET = register(
     OperatorSchema(
         name="reinterpret",

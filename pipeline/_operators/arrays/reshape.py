@@ -12,8 +12,6 @@ from pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["RESHAPE", "Reshaped"]
-
 RESHAPE = register(
     OperatorSchema(
         name="reshape",

@@ -14,8 +14,6 @@ from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["SHAPE_ARGUMENTS", "SHAPE_INPUT", "Shapes"]
-
 SHAPE_INPUT = Input(
     "shape_input", "Shapes, instead of `shape`: 1-D integers on the CPU.", optional=True, any_device=True
 )

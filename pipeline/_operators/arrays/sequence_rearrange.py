@@ -24,8 +24,6 @@ from pipeline._operators.geometry.resize_launches import frames
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["SEQUENCE_REARRANGE"]
-
 Int64s = npt.NDArray[np.int64]
 
 SEQUENCE_REARRANGE = register(

@@ -17,8 +17,6 @@ from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import INT64
 
-__all__ = ["SHAPES"]
-
 SHAPES = register(
     OperatorSchema(
         name="shapes",

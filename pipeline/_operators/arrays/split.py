@@ -13,8 +13,6 @@ from pipeline._graph.nodes import DataNode, apply_operator, as_node
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 
-__all__ = ["SPLIT", "merge", "not_", "split"]
-
 SPLIT = register(
     OperatorSchema(
         name="split",

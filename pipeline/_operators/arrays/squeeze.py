@@ -13,8 +13,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["SQUEEZE"]
-
 SQUEEZE = register(
     OperatorSchema(
         name="squeeze",

@@ -16,8 +16,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__: list[str] = []
-
 SUBSCRIPT = register(
     OperatorSchema(
         name="subscript",

@@ -15,8 +15,6 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["TABLE_ROW"]
-
 TABLE_ROW = register(
     OperatorSchema(
         name="table_row",

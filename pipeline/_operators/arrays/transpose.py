@@ -21,8 +21,6 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["TRANSPOSE"]
-
 TRANSPOSE = register(
     OperatorSchema(
         name="transpose",

@@ -14,8 +14,6 @@ from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["TRUTH"]
-
 TRUTH = register(
     OperatorSchema(
         name="truth",

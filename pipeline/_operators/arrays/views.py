@@ -21,8 +21,6 @@ from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import to_numpy_type
 
-__all__ = ["DATA", "BatchView", "ViewCpu", "ViewGpu"]
-
 DATA = Input("data", "Samples of any shape.")
 
 

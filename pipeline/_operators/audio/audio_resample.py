@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType
 
-__all__ = ["ANTIALIAS", "AUDIO_RESAMPLE", "QUALITY"]
-
 _DTYPES = (
     DALIDataType.INT8,
     DALIDataType.UINT8,

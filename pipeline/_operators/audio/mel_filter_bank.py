@@ -20,8 +20,6 @@ from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["MEL_FILTER_BANK"]
-
 MEL_FILTER_BANK = register(
     OperatorSchema(
         name="mel_filter_bank",

@@ -21,8 +21,6 @@ from pipeline._operators.audio.signals import as_floats, check_axis, check_numbe
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["MFCC"]
-
 MFCC = register(
     OperatorSchema(
         name="mfcc",

@@ -19,8 +19,6 @@ from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["NONSILENT_REGION"]
-
 NONSILENT_REGION = register(
     OperatorSchema(
         name="nonsilent_region",

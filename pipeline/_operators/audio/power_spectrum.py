@@ -17,8 +17,6 @@ from pipeline._operators.audio.signals import as_floats, check_axis, check_power
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["POWER_SPECTRUM"]
-
 POWER_SPECTRUM = register(
     OperatorSchema(
         name="power_spectrum",

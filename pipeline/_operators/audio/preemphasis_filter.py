@@ -21,8 +21,6 @@ from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, to_numpy_type
 
-__all__ = ["PREEMPHASIS_FILTER"]
-
 PREEMPHASIS_FILTER = register(
     OperatorSchema(
         name="preemphasis_filter",

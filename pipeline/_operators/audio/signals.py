@@ -12,8 +12,6 @@ from pipeline._kernels import Samples
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["as_floats", "as_signal", "check_axis", "check_numbers", "check_power", "signals_of"]
-
 
 def as_floats(data: Array) -> Array:
     """Return a sample in float32.

@@ -20,8 +20,6 @@ from pipeline._operators.audio.signals import as_floats, as_signal, check_power,
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["SPECTROGRAM"]
-
 SPECTROGRAM = register(
     OperatorSchema(
         name="spectrogram",

@@ -23,8 +23,6 @@ from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["TO_DECIBELS"]
-
 TO_DECIBELS = register(
     OperatorSchema(
         name="to_decibels",

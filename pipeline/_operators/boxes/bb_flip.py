@@ -15,8 +15,6 @@ from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearM
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["BB_FLIP"]
-
 BB_FLIP = register(
     OperatorSchema(
         name="bb_flip",

@@ -13,8 +13,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["BBOX_PASTE"]
-
 BBOX_PASTE = register(
     OperatorSchema(
         name="bbox_paste",

@@ -15,8 +15,6 @@ from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["BoxWindows", "Windows", "check_ratios"]
-
 # Number of windows that are drawn for each sample in the first step. It doubles with each step up to the maximum.
 _FIRST_COUNT, _MAX_COUNT = 4, 32
 # Shapes that are drawn for a window until an aspect ratio fits. If none does, more are drawn; then a side is stretched.

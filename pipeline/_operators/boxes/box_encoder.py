@@ -20,8 +20,6 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["BOX_ENCODER"]
-
 BOX_ENCODER = register(
     OperatorSchema(
         name="box_encoder",

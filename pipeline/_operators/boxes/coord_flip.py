@@ -12,8 +12,6 @@ from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearM
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["COORD_FLIP"]
-
 _AXES = "xyz"
 _MIRRORED, _KEPT = np.float32(-1), np.float32(1)
 _DIAGONALS = np.eye(len(_AXES), dtype=np.float32)

@@ -16,8 +16,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32, DALIDataType, to_numpy_type
 
-__all__ = ["COORD_TRANSFORM"]
-
 _DTYPES = (UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT)
 
 COORD_TRANSFORM = register(

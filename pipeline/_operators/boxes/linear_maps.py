@@ -26,8 +26,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, to_numpy_type
 
-__all__ = ["LinearMap", "LinearMaps", "LinearMapsCpu", "LinearMapsGpu"]
-
 # Largest size of a batch with samples padded to one shape, relative to its own size.
 _PADDING = 4
 

@@ -19,8 +19,6 @@ from pipeline._operators.boxes.bbox_windows import BoxWindows, check_ratios
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["RANDOM_BBOX_CROP"]
-
 # Distance by which boxes may exceed the image.
 _SLACK = 1e-4
 

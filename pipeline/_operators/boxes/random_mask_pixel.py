@@ -16,8 +16,6 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["RANDOM_MASK_PIXEL"]
-
 # Number of pixels from which a mask is divided in order to find one of them.
 _FEW = 4096
 

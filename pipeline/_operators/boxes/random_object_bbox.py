@@ -19,8 +19,6 @@ from pipeline._rng import philox
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["RANDOM_OBJECT_BBOX"]
-
 
 def _outputs(arguments: Mapping[str, Any]) -> int:
     return (1 if arguments.get("format") == "box" else 2) + bool(arguments.get("output_class"))

@@ -16,8 +16,6 @@ from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["SELECT_MASKS"]
-
 SELECT_MASKS = register(
     OperatorSchema(
         name="segmentation.select_masks",

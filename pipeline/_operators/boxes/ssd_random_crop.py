@@ -17,8 +17,6 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import to_numpy_type
 
-__all__ = ["SSD_RANDOM_CROP"]
-
 _THRESHOLDS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 
 SSD_RANDOM_CROP = register(

@@ -20,8 +20,6 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["COMBINE", "CROP", "MAX_NDIM", "ROTATION", "SCALE", "SHEAR", "TRANSLATION"]
-
 #: Largest number of dimensions of a transform.
 MAX_NDIM = 6
 

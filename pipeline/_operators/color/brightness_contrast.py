@@ -23,8 +23,6 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT16, INT32, UINT8
 
-__all__ = ["BRIGHTNESS", "BRIGHTNESS_CONTRAST", "CONTRAST"]
-
 _DTYPES = (UINT8, INT16, INT32, FLOAT)
 
 _INPUT = Input("data", f"Images, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or FLOAT.")

@@ -25,8 +25,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-__all__ = ["CLAHE"]
-
 CLAHE = register(
     OperatorSchema(
         name="clahe",

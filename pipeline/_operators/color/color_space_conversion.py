@@ -22,8 +22,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-__all__ = ["COLOR_SPACE_CONVERSION"]
-
 _LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC")
 
 COLOR_SPACE_CONVERSION = register(

@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT16, INT16, INT32, UINT8, DALIDataType, DALIImageType
 
-__all__ = ["COLOR_TWIST", "HSV", "HUE", "SATURATION"]
-
 _DTYPES = (UINT8, INT16, INT32, FLOAT, FLOAT16)
 
 # The YIQ matrix (luma and two chroma axes), rounded as in DALI.

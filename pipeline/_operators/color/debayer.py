@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8, UINT16, DALIDataType
 
-__all__ = ["DEBAYER"]
-
 _LAYOUTS = ("HW", "HWC", "FHW", "FHWC")
 
 #: Conversions of OpenCV by algorithm, for blue at (0, 0), (0, 1), (1, 0) and (1, 1).

@@ -28,8 +28,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-__all__ = ["BYTE_MAP", "EQUALIZE"]
-
 _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _VALUES = np.arange(256)
 

@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT
 
-__all__ = ["LOOKUP_TABLE"]
-
 _LARGEST_KEY = 65535
 #: Dtypes of tables that OpenCV supports.
 _OPENCV = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")}

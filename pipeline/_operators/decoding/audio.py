@@ -22,8 +22,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, DALIDataType
 
-__all__ = ["AUDIO", "DECODING_ARGUMENTS", "decoding_of"]
-
 _DTYPES = (DALIDataType.INT16, DALIDataType.INT32, DALIDataType.FLOAT)
 #: Arguments of all operators that decode audio, without `downmix` and `sample_rate`, whose defaults differ.
 DECODING_ARGUMENTS = (

@@ -22,8 +22,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-__all__ = ["DUMP_IMAGE"]
-
 DUMP_IMAGE = register(
     OperatorSchema(
         name="dump_image",

@@ -10,8 +10,6 @@ from pipeline.errors import DecodeError, OperatorError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIImageType
 
-__all__ = ["channels_of", "encoded_batch", "flat_bytes"]
-
 _CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3, DALIImageType.GRAY: 1}
 
 

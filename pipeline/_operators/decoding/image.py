@@ -38,8 +38,6 @@ from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BGR, GRAY, RGB
 
-__all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
-
 _ENCODED = Input("encoded", f"Encoded images: the bytes of {TITLES} and other files.")
 
 IMAGE = register(

@@ -10,8 +10,6 @@ from pipeline._operator_api.output_dtype import check_dtype
 from pipeline.errors import ArgumentValueError
 from pipeline.types import ANY_DATA, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
-__all__ = ["DECODER_ARGUMENTS", "decoding_options"]
-
 _DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 
 

@@ -26,8 +26,6 @@ from pipeline._size_limit import image_limit
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["allocate_images", "decode_images", "regions_of", "shown_sizes"]
-
 Int64s = npt.NDArray[np.int64]
 
 # Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.

@@ -14,8 +14,6 @@ from pipeline._operators.geometry.windows import inside
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["DecodedWindows", "windows_of"]
-
 _LAYOUT = "HWC"
 
 

@@ -23,8 +23,6 @@ from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8, to_numpy_type
 
-__all__ = ["INFLATE"]
-
 INFLATE = register(
     OperatorSchema(
         name="decoders.inflate",

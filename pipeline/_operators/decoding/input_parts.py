@@ -10,8 +10,6 @@ from pipeline._video.clip import Clip
 from pipeline.errors import InputError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["VideoSegments", "split_video"]
-
 
 class VideoSegments(TensorListCPU):
     """A batch of sequences of a video, before they are decoded.

@@ -22,8 +22,6 @@ from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 
-__all__ = ["EXPERIMENTAL_VIDEO_INPUT", "VIDEO_INPUT"]
-
 _DOC = """Decodes a video in batches of sequences, to FHWC. Feed the video with `Pipeline.feed_input`.
 
 Feed one encoded video, as a batch of one sample. Each run returns the next `batch_size` sequences, and the last run the

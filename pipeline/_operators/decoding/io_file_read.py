@@ -18,8 +18,6 @@ from pipeline._operator_api.traits import Traits
 from pipeline._remote.urls import SCHEME_OF_FILES
 from pipeline.errors import ArgumentTypeError, OperatorError
 
-__all__ = ["FILE_READ"]
-
 FILE_READ = register(
     OperatorSchema(
         name="io.file.read",

@@ -25,8 +25,6 @@ from pipeline.errors import DecodeError, OperatorError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import to_numpy_type
 
-__all__ = ["LONGEST_HEADER", "NUMPY", "parse_files", "parse_header", "parse_npy"]
-
 LONGEST_HEADER = 1 << 16
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 #: Size of the header's length field in bytes, by version. The field follows the version.

@@ -19,8 +19,6 @@ from pipeline.errors import DecodeError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import INT64, RGB
 
-__all__ = ["PEEK_IMAGE_SHAPE"]
-
 PEEK_IMAGE_SHAPE = register(
     OperatorSchema(
         name="peek_image_shape",

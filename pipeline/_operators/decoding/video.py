@@ -27,8 +27,6 @@ from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 
-__all__ = ["VIDEO", "VideoSelections"]
-
 _DOC = """Decodes frames of videos to FHWC, RGB.
 
 The input is the bytes of MP4, Matroska, WebM, AVI and other files. By default all frames are decoded. `frames` selects

@@ -24,8 +24,6 @@ from pipeline._operators.geometry.pad import fill_in_units
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["ERASE"]
-
 _NORMALIZED = "in fractions of the extents, not in pixels"
 
 ERASE = register(

@@ -27,8 +27,6 @@ from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import FLOAT, FLOAT16, INT8, INT16, UINT8, UINT16, to_numpy_type
 
-__all__ = ["FILTER"]
-
 _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _DTYPES = (UINT8, INT8, UINT16, INT16, FLOAT16, FLOAT)
 

@@ -24,8 +24,6 @@ from pipeline._operators.effects.separable import convolve_axes, convolve_axis, 
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["GAUSSIAN_BLUR"]
-
 GAUSSIAN_BLUR = register(
     OperatorSchema(
         name="gaussian_blur",

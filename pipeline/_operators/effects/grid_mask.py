@@ -20,8 +20,6 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["GRID_MASK"]
-
 _LAYOUTS = ("HWC", "HW", "CHW", "FHWC", "FHW", "FCHW")
 
 GRID_MASK = register(

@@ -25,8 +25,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-__all__ = ["JPEG_COMPRESSION_DISTORTION"]
-
 _LAYOUTS = ("HWC", "FHWC")
 
 JPEG_COMPRESSION_DISTORTION = register(

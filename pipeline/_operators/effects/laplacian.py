@@ -24,8 +24,6 @@ from pipeline._operators.effects.separable import convolve_axes, convolve_axis, 
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["LAPLACIAN"]
-
 _LARGEST = 31
 #: Number of axes up to which all derivatives are one expression.
 _MOST_AXES = 2

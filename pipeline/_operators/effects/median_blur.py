@@ -21,8 +21,6 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["MEDIAN_BLUR"]
-
 # Arrays that OpenCV filters: bytes with windows of any width, others up to a width of 5.
 _MOST_CHANNELS = 4
 _OPENCV = (np.uint16, np.int16, np.float32)

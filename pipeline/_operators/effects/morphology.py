@@ -24,8 +24,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT64, INT16, UINT8, UINT16
 
-__all__ = ["DILATE", "ERODE"]
-
 _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
 _BORDERS = {
     "constant": Border.CONSTANT,

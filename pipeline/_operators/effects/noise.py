@@ -28,8 +28,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64
 
-__all__ = ["GAUSSIAN", "SALT_AND_PEPPER", "SHOT"]
-
 _DTYPES = (UINT8, INT8, UINT16, INT16, UINT32, INT32, UINT64, INT64, FLOAT)
 _INPUT = Input("data", "Samples of any shape: integers or FLOAT. The output has their shape and dtype.")
 

@@ -13,8 +13,6 @@ from pipeline._kernels.evaluate import LINES, SHARED_BYTES, TILE_WIDTH
 from pipeline._kernels.expression import PixelExpression
 from pipeline.tensors.cpu import Array
 
-__all__ = ["convolve_axes", "convolve_axis", "reshaped"]
-
 #: Largest radius, along all axes but the first, for a single launch. A block of it writes 32 columns, and filters this
 #: number of columns on both sides along the first axis, too.
 _LARGEST_RADIUS = 16

@@ -21,8 +21,6 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, to_numpy_type
 
-__all__ = ["BBOX_ROTATE"]
-
 _MODES = {"expand": 1.0, "halfway": 0.5, "fixed": 0.0}
 
 BBOX_ROTATE = register(

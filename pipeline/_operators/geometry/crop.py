@@ -27,8 +27,6 @@ from pipeline._operators.geometry.windows import (
 )
 from pipeline.tensors.cpu import Array
 
-__all__ = ["CROP"]
-
 CROP = register(
     OperatorSchema(
         name="crop",

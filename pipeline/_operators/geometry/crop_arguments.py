@@ -14,8 +14,6 @@ from pipeline._operator_api.output_specs import Extents
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["CROP_ARGUMENTS", "POSITION_ARGUMENTS", "CropWindows"]
-
 CROP_ARGUMENTS = (
     Argument(
         "crop",

@@ -48,8 +48,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT16, INT8, UINT8, to_dali_type
 
-__all__ = ["CROP_MIRROR_NORMALIZE"]
-
 CROP_MIRROR_NORMALIZE = register(
     OperatorSchema(
         name="crop_mirror_normalize",

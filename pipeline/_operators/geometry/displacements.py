@@ -28,8 +28,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIInterpType
 
-__all__ = ["JITTER", "SPHERE", "WATER"]
-
 
 def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
     return register(

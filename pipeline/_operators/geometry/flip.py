@@ -22,8 +22,6 @@ from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
 
-__all__ = ["FLIP"]
-
 FLIP = register(
     OperatorSchema(
         name="flip",

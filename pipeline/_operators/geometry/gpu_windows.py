@@ -21,8 +21,6 @@ from pipeline._operators.geometry.windows import BORDERS, out_of_bounds_error
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["GpuWindows", "WindowGpu", "placed"]
-
 _LARGEST = np.iinfo(np.int32).max
 
 

@@ -23,8 +23,6 @@ from pipeline._operator_api.output_dtype import output_dtype
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["MULTI_PASTE"]
-
 _PAIRS = "a row (y, x) for each region"
 #: Two numbers, along y and x.
 _Pair = Sequence[int]

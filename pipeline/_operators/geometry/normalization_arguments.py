@@ -11,8 +11,6 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["NORMALIZATION_ARGUMENTS", "for_channels", "gains_and_offsets", "padded_channels"]
-
 NORMALIZATION_ARGUMENTS = (
     Argument("mean", Kind.FLOATS, "Subtracted from pixels: one value, or one per channel.", (0.0,), per_sample=True),
     Argument("std", Kind.FLOATS, "Divides the difference: one value, or one per channel.", (1.0,), per_sample=True),

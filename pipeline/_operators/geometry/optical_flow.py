@@ -22,8 +22,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import RGB
 
-__all__ = ["OPTICAL_FLOW"]
-
 _LAYOUT = "FHWC"
 _GRIDS, _HINT_GRIDS = (1, 2, 4), (1, 2, 4, 8)
 _PRESETS = {

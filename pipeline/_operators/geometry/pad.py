@@ -20,8 +20,6 @@ from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["PAD", "fill_in_units"]
-
 PAD = register(
     OperatorSchema(
         name="pad",

@@ -20,8 +20,6 @@ from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["PASTE"]
-
 PASTE = register(
     OperatorSchema(
         name="paste",

@@ -30,8 +30,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT
 
-__all__ = ["PATCHIFY"]
-
 _LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
 _NORMALIZATION = tuple([argument for argument in NORMALIZATION_ARGUMENTS if argument.name != "pad_output"])
 

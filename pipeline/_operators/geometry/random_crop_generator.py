@@ -16,8 +16,6 @@ from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, R
 from pipeline.errors import ArgumentTypeError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["RANDOM_CROP_GENERATOR"]
-
 RANDOM_CROP_GENERATOR = register(
     OperatorSchema(
         name="random_crop_generator",

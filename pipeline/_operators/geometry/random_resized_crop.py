@@ -17,8 +17,6 @@ from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, Res
 from pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
 from pipeline.errors import ArgumentValueError, PipelineError
 
-__all__ = ["RANDOM_RESIZED_CROP"]
-
 RANDOM_RESIZED_CROP = register(
     OperatorSchema(
         name="random_resized_crop",

@@ -15,8 +15,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["RANDOM_CROP_ARGUMENTS", "RandomWindows"]
-
 RANDOM_CROP_ARGUMENTS = (
     Argument("random_area", Kind.FLOATS, "Range of the window's area, as a fraction of the image's.", (0.08, 1.0)),
     Argument(

@@ -28,8 +28,6 @@ from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN
 
-__all__ = ["REMAP"]
-
 _MOST_CHANNELS = 4
 _OPENCV = (np.uint8, np.uint16, np.int16, np.float32)
 

@@ -37,16 +37,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import INTERP_LINEAR, INTERP_TRIANGULAR, DALIInterpType
 
-__all__ = [
-    "EXPERIMENTAL_RESIZE",
-    "FILTER_ARGUMENTS",
-    "RESIZE",
-    "ResizeCpu",
-    "ResizeGpu",
-    "check_resize_dtype",
-    "filter_cache",
-]
-
 FILTER_ARGUMENTS = (
     Argument("interp_type", Kind.INTERP, "Filter for shrinking and growing axes.", INTERP_LINEAR, per_sample=True),
     Argument("min_filter", Kind.INTERP, "Filter for axes that shrink; by default `interp_type`.", per_sample=True),

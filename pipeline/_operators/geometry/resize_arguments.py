@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pipeline._graph.graph import GraphNode
     from pipeline._operator_api.batch import Batch
 
-__all__ = ["RESIZE_ARGUMENTS", "Geometry", "ResizeGeometry", "Resized", "ResizedBatch", "solve_each"]
-
 # The modes, by their numbers in headers/tables.h.
 _MODES = ("default", "stretch", "not_larger", "not_smaller")
 _AXIS_ARGUMENTS = {"D": "resize_z", "H": "resize_y", "W": "resize_x"}

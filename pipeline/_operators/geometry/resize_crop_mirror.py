@@ -27,8 +27,6 @@ from pipeline._operators.geometry.resize_arguments import (
 from pipeline._operators.geometry.resize_launches import Filters
 from pipeline.tensors.cpu import Array
 
-__all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
-
 #: The bit of `mirror` that flips each axis.
 _BITS = {"W": 1, "H": 2, "D": 4}
 #: The bits of `mirror` that flip images.

@@ -13,8 +13,6 @@ from pipeline._kernels import Samples
 from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import contiguous_strides
 
-__all__ = ["Filters", "frames", "resample_images", "resample_volumes"]
-
 _Table = npt.NDArray[np.float64]
 
 

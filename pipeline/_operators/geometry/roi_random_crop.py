@@ -18,8 +18,6 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["ROI_RANDOM_CROP"]
-
 ROI_RANDOM_CROP = register(
     OperatorSchema(
         name="roi_random_crop",

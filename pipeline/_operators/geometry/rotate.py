@@ -17,8 +17,6 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["ROTATE", "rotated_size", "rotated_sizes"]
-
 ROTATE = register(
     OperatorSchema(
         name="rotate",

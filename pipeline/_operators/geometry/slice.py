@@ -29,8 +29,6 @@ from pipeline._operators.geometry.windows import (
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["SLICE"]
-
 SLICE = register(
     OperatorSchema(
         name="slice",

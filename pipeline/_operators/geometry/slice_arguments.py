@@ -18,8 +18,6 @@ from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["SLICE_ARGUMENTS", "SliceWindows", "positional"]
-
 SLICE_ARGUMENTS = (
     Argument(
         "axes", Kind.INTS, "Axes to slice, in the order of the other arguments; negative ones count from the last. By "

@@ -9,8 +9,6 @@ import numpy as np
 from pipeline._imaging.native import compiled
 from pipeline.tensors.cpu import Array
 
-__all__ = ["SliceBounds"]
-
 
 class SliceBounds(NamedTuple):
     """Begins and ends of the slices of a batch, along the axes that are sliced.

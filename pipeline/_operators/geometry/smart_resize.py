@@ -18,8 +18,6 @@ from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, Res
 from pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
 from pipeline.errors import ArgumentValueError, PipelineError
 
-__all__ = ["SMART_RESIZE"]
-
 _MODES = ("nearest", "largest")
 
 SMART_RESIZE = register(

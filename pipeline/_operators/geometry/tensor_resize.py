@@ -29,8 +29,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIInterpType
 
-__all__ = ["TENSOR_RESIZE"]
-
 _SHARED = ("max_size", "mode", "subpixel_scale", "roi_start", "roi_end", "roi_relative")
 # The size of an axis is at least this when its region is adapted, as in `resize`.
 _MIN_SIZE = 0.1

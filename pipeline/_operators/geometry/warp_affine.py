@@ -16,8 +16,6 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["WARP_AFFINE"]
-
 WARP_AFFINE = register(
     OperatorSchema(
         name="warp_affine",

@@ -31,8 +31,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT64, INT16, INTERP_CUBIC, INTERP_LINEAR, INTERP_NN, UINT8, UINT16
 
-__all__ = ["WARP_PERSPECTIVE"]
-
 _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
 _MOST_CHANNELS = 4
 #: Dtypes that OpenCV interpolates linearly at exact positions; for others, and two channels, it rounds to 1 / 32 pixel.

@@ -31,8 +31,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIInterpType
 
-__all__ = ["WARP_ARGUMENTS", "WARP_LAYOUTS", "WarpCpu", "WarpGpu", "Warps"]
-
 WARP_LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC")
 WARP_ARGUMENTS = (
     Argument(

@@ -12,22 +12,6 @@ from pipeline._imaging import convert, extract
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 
-__all__ = [
-    "BORDERS",
-    "BORDER_POLICIES",
-    "POLICIES",
-    "canonical_policy",
-    "check_fill_values",
-    "cut",
-    "fill_argument",
-    "inside",
-    "out_of_bounds_error",
-    "policy_argument",
-    "round_half_away",
-    "saturate",
-    "trim",
-]
-
 #: Policies for windows that exceed the image. Synonyms have the same value.
 POLICIES = {"error": "error", "pad": "pad", "constant": "pad", "trim_to_shape": "trim_to_shape"}
 #: Policies of `slice`, which can also repeat the image.

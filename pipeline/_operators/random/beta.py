@@ -16,8 +16,6 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT64
 
-__all__ = ["BETA"]
-
 BETA = declare(
     "beta",
     "Draws numbers between 0 and 1 from a beta distribution.",

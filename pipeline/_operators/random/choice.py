@@ -14,8 +14,6 @@ from pipeline._operators.random.distribution import SHAPE, SHAPE_LIKE, Distribut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["CHOICE"]
-
 # Largest allowed difference between 1 and the sum of the probabilities.
 _TOLERANCE = 1e-4
 

@@ -14,8 +14,6 @@ from pipeline._rng import Distribution
 from pipeline.errors import ArgumentValueError
 from pipeline.types import DALIDataType
 
-__all__ = ["COIN_FLIP"]
-
 COIN_FLIP = declare(
     "coin_flip",
     "Draws 1 with a given probability, else 0.",

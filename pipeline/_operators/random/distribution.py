@@ -27,11 +27,6 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIDataType, to_numpy_type
 
-__all__ = [
-    "SHAPE", "SHAPE_LIKE", "DistributionCpu", "NumberDraw", "TransformedCpu", "TransformedGpu", "column", "declare",
-    "rows_of",
-]  # fmt: skip
-
 SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", per_sample=True)
 SHAPE_LIKE = Input(
     "shape_like", "Samples whose shapes the output gets, instead of `shape`.", optional=True, any_device=True

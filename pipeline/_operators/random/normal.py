@@ -20,8 +20,6 @@ from pipeline._operators.random.distribution import TransformedCpu, TransformedG
 from pipeline._rng import Distribution
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["NORMAL"]
-
 NORMAL = declare(
     "normal",
     "Draws numbers from a normal distribution. With `shape_like` and the dtype FLOAT, they are those that "

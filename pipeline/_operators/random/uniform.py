@@ -13,8 +13,6 @@ from pipeline._operators.random.distribution import TransformedCpu, TransformedG
 from pipeline._rng import Distribution
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["UNIFORM"]
-
 UNIFORM = declare(
     "uniform",
     "Draws numbers from a uniform distribution over a half-open range, or over a list of values.",

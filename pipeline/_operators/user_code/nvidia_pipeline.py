@@ -21,8 +21,6 @@ from pipeline.errors import BuildError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["NVIDIA_PIPELINE", "own_tensors"]
-
 
 def _output_count(arguments: Mapping[str, Any]) -> int:
     return int(arguments["output_count"])

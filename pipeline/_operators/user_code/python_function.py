@@ -17,8 +17,6 @@ from pipeline._user_functions.call import FunctionCall
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["DL_TENSOR_PYTHON_FUNCTION", "PYTHON_FUNCTION", "TORCH_PYTHON_FUNCTION"]
-
 _MEASURED = 8  # calls of a function that are measured; compilers and caches make the first ones slow
 _WORTH_SENDING = 0.0005  # seconds of a call from which on another process is faster, as benchmarks show
 

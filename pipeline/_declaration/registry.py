@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pipeline._declaration.schema import OperatorSchema
 
 _Class = TypeVar("_Class", bound=type[Any])
+_Fields = ParamSpec("_Fields")
 
 _SCHEMAS: dict[str, OperatorSchema] = {}
 _IMPLEMENTATIONS: dict[tuple[str, str], type[Any]] = {}
@@ -19,6 +20,17 @@ def register(schema: OperatorSchema) -> OperatorSchema:
         raise RuntimeError(f"operator {schema.name} is declared twice")
     _SCHEMAS[schema.name] = schema
     return schema
+
+
+def _registering(make: Callable[_Fields, OperatorSchema]) -> Callable[_Fields, OperatorSchema]:
+    def declare_operator(*args: _Fields.args, **fields: _Fields.kwargs) -> OperatorSchema:
+        return register(make(*args, **fields))
+
+    return declare_operator
+
+
+#: Declares an operator: takes the fields of an `OperatorSchema`, which it adds to the registry and returns.
+declare_operator = _registering(OperatorSchema)
 
 
 def implements(schema: OperatorSchema, *devices: str) -> Callable[[_Class], _Class]:

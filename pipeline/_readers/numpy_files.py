@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.arguments import Arguments
@@ -49,28 +49,26 @@ def _region(name: str) -> Argument:
     return Argument(_ROI[name], Kind.FLOATS if relative else Kind.INTS, doc, per_sample=True)
 
 
-NUMPY = register(
-    OperatorSchema(
-        name="readers.numpy",
-        doc="""Reads arrays from .npy files, or regions of them.
+NUMPY = declare_operator(
+    name="readers.numpy",
+    doc="""Reads arrays from .npy files, or regions of them.
 
 The files come from `file_root` and the folders directly below it, or from `file_list` or `files`. All arrays of a
 batch must have the same dtype and number of dimensions. For a region, only the part of the file that contains it is
 read.""",
-        arguments=(
-            *listing_arguments("*.npy"),
-            *map(_region, _ROI),
-            Argument("roi_axes", Kind.INTS, "Axes of the region; all of them by default.", ()),
-            policy_argument(POLICIES),
-            Argument("fill_value", Kind.FLOAT, "Value of elements outside of the array.", 0.0),
-            Argument("cache_header_information", Kind.BOOL, "Accepted for compatibility.", False),
-            Argument("register_buffers", Kind.BOOL, "Accepted for compatibility.", True),
-            Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
-            *READER_ARGUMENTS,
-            *EPOCH_SHUFFLE_ARGUMENTS,
-        ),
-        devices=("cpu", "gpu"),
-    )
+    arguments=(
+        *listing_arguments("*.npy"),
+        *map(_region, _ROI),
+        Argument("roi_axes", Kind.INTS, "Axes of the region; all of them by default.", ()),
+        policy_argument(POLICIES),
+        Argument("fill_value", Kind.FLOAT, "Value of elements outside of the array.", 0.0),
+        Argument("cache_header_information", Kind.BOOL, "Accepted for compatibility.", False),
+        Argument("register_buffers", Kind.BOOL, "Accepted for compatibility.", True),
+        Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
+        *READER_ARGUMENTS,
+        *EPOCH_SHUFFLE_ARGUMENTS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -6,8 +6,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from pipeline._declaration.registry import register
-from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration.registry import declare_operator
 from pipeline._graph.nodes import apply_operator, check_call
 from pipeline._operator_api.functions import make_function
 from pipeline._operators.geometry.resize import FILTER_ARGUMENTS
@@ -28,20 +27,18 @@ def video_resize(*, name: str | None = None, device: str | None = None, **argume
     return (resized, *others) if others else resized
 
 
-VIDEO_RESIZE = register(
-    OperatorSchema(
-        name="readers.video_resize",
-        doc="""Reads sequences of frames from videos, FHWC, and resizes them.
+VIDEO_RESIZE = declare_operator(
+    name="readers.video_resize",
+    doc="""Reads sequences of frames from videos, FHWC, and resizes them.
 
 Combines `fn.readers.video` with `fn.resize` of its first output, and accepts the arguments of both. `dtype` and `name`
 apply to the reader.""",
-        arguments=(
-            *VIDEO_READER_ARGUMENTS,
-            *(each for each in (*RESIZE_ARGUMENTS, *FILTER_ARGUMENTS) if each.name not in _OF_READER),
-        ),
-        devices=("cpu", "gpu"),
-        function=video_resize,
-    )
+    arguments=(
+        *VIDEO_READER_ARGUMENTS,
+        *(each for each in (*RESIZE_ARGUMENTS, *FILTER_ARGUMENTS) if each.name not in _OF_READER),
+    ),
+    devices=("cpu", "gpu"),
+    function=video_resize,
 )
 
 _declared = make_function(replace(VIDEO_RESIZE, function=None))

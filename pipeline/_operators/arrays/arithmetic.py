@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
@@ -122,17 +122,15 @@ OPERATIONS: dict[str, _Operation] = {
     "rsqrt": _Operation(lambda xp, x: 1 / xp.sqrt(x), "float"),
 }
 
-ARITHMETIC = register(
-    OperatorSchema(
-        name="arithmetic",
-        role=Role.ARITHMETIC,
-        doc="Computes an arithmetic operation on batches, sample by sample, with broadcasting.",
-        inputs=(Input("operand", "A batch or a constant."),),
-        arguments=(Argument("operation", Kind.STRING, "Name of the operation.", REQUIRED, choices=tuple(OPERATIONS)),),
-        devices=("cpu", "gpu"),
-        variadic=True,
-        hidden=True,
-    )
+ARITHMETIC = declare_operator(
+    name="arithmetic",
+    role=Role.ARITHMETIC,
+    doc="Computes an arithmetic operation on batches, sample by sample, with broadcasting.",
+    inputs=(Input("operand", "A batch or a constant."),),
+    arguments=(Argument("operation", Kind.STRING, "Name of the operation.", REQUIRED, choices=tuple(OPERATIONS)),),
+    devices=("cpu", "gpu"),
+    variadic=True,
+    hidden=True,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._imaging import convert
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
@@ -20,26 +20,22 @@ from pipeline._operator_api.traits import Traits
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
-CAST = register(
-    OperatorSchema(
-        name="cast",
-        doc="Converts samples to another dtype. Integers are rounded (halves away from zero) and clamped.",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the output.", REQUIRED),),
-        devices=("cpu", "gpu"),
-    )
+CAST = declare_operator(
+    name="cast",
+    doc="Converts samples to another dtype. Integers are rounded (halves away from zero) and clamped.",
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the output.", REQUIRED),),
+    devices=("cpu", "gpu"),
 )
 
-CAST_LIKE = register(
-    OperatorSchema(
-        name="cast_like",
-        doc="Converts samples to the dtype of other samples, like `cast`.",
-        inputs=(
-            Input("data", "Samples of any shape."),
-            Input("like", "Samples whose dtype the output gets.", any_device=True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+CAST_LIKE = declare_operator(
+    name="cast_like",
+    doc="Converts samples to the dtype of other samples, like `cast`.",
+    inputs=(
+        Input("data", "Samples of any shape."),
+        Input("like", "Samples whose dtype the output gets.", any_device=True),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.join import plan_join
@@ -25,32 +25,28 @@ _INPUTS = (
     Input("inputs", "Further samples with the same dtype and, except along the axis, the same shape.", optional=True),
 )
 
-CAT = register(
-    OperatorSchema(
-        name="cat",
-        doc="Joins samples along an existing axis.",
-        inputs=_INPUTS,
-        arguments=(
-            Argument("axis", Kind.INT, "Index of the axis; negative ones count from the end.", 0),
-            Argument("axis_name", Kind.STRING, "Layout letter of the axis, instead of `axis`."),
-        ),
-        devices=("cpu", "gpu"),
-        variadic=True,
-    )
+CAT = declare_operator(
+    name="cat",
+    doc="Joins samples along an existing axis.",
+    inputs=_INPUTS,
+    arguments=(
+        Argument("axis", Kind.INT, "Index of the axis; negative ones count from the end.", 0),
+        Argument("axis_name", Kind.STRING, "Layout letter of the axis, instead of `axis`."),
+    ),
+    devices=("cpu", "gpu"),
+    variadic=True,
 )
 
-STACK = register(
-    OperatorSchema(
-        name="stack",
-        doc="Joins samples along a new axis.",
-        inputs=_INPUTS,
-        arguments=(
-            Argument("axis", Kind.INT, "Index of the new axis in the output; -1 is the last one.", 0),
-            Argument("axis_name", Kind.STRING, "Layout letter of the new axis; without it the output has no layout."),
-        ),
-        devices=("cpu", "gpu"),
-        variadic=True,
-    )
+STACK = declare_operator(
+    name="stack",
+    doc="Joins samples along a new axis.",
+    inputs=_INPUTS,
+    arguments=(
+        Argument("axis", Kind.INT, "Index of the new axis in the output; -1 is the last one.", 0),
+        Argument("axis_name", Kind.STRING, "Layout letter of the new axis; without it the output has no layout."),
+    ),
+    devices=("cpu", "gpu"),
+    variadic=True,
 )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.operator import Setup
@@ -15,19 +15,17 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT32, to_numpy_type
 
-CONSTANT = register(
-    OperatorSchema(
-        name="constant",
-        doc="Returns the same sample in every batch. A plain number or array can be used instead, as any input.",
-        arguments=(
-            Argument("fdata", Kind.FLOATS, "Values: one for all elements, or one for each."),
-            Argument("idata", Kind.INTS, "Integer values, instead of `fdata`."),
-            Argument("shape", Kind.INTS, "Shape of the samples; 1-D by default."),
-            Argument("dtype", Kind.DTYPE, "Dtype of the samples; by default FLOAT for `fdata`, INT32 for `idata`."),
-            LAYOUT,
-        ),
-        devices=("cpu", "gpu"),
-    )
+CONSTANT = declare_operator(
+    name="constant",
+    doc="Returns the same sample in every batch. A plain number or array can be used instead, as any input.",
+    arguments=(
+        Argument("fdata", Kind.FLOATS, "Values: one for all elements, or one for each."),
+        Argument("idata", Kind.INTS, "Integer values, instead of `fdata`."),
+        Argument("shape", Kind.INTS, "Shape of the samples; 1-D by default."),
+        Argument("dtype", Kind.DTYPE, "Dtype of the samples; by default FLOAT for `fdata`, INT32 for `idata`."),
+        LAYOUT,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Kind, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
@@ -17,18 +17,16 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-CONSTANT_VALUE = register(
-    OperatorSchema(
-        name="constant_value",
-        role=Role.CONSTANT,
-        doc="Returns the same array for every sample of every batch.",
-        arguments=(
-            Argument("value", Kind.OBJECT, "The array.", REQUIRED),
-            Argument("layout", Kind.LAYOUT, "Layout of the array."),
-        ),
-        devices=("cpu", "gpu"),
-        hidden=True,
-    )
+CONSTANT_VALUE = declare_operator(
+    name="constant_value",
+    role=Role.CONSTANT,
+    doc="Returns the same array for every sample of every batch.",
+    arguments=(
+        Argument("value", Kind.OBJECT, "The array.", REQUIRED),
+        Argument("layout", Kind.LAYOUT, "Layout of the array."),
+    ),
+    devices=("cpu", "gpu"),
+    hidden=True,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -17,13 +17,11 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline.tensors.cpu import Array
 
-COPY = register(
-    OperatorSchema(
-        name="copy",
-        doc="Copies samples to new memory.",
-        inputs=(Input("data", "Samples of any shape."),),
-        devices=("cpu", "gpu"),
-    )
+COPY = declare_operator(
+    name="copy",
+    doc="Copies samples to new memory.",
+    inputs=(Input("data", "Samples of any shape."),),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -5,35 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input, Role
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.traits import Traits
 from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 
-COPY_TO_GPU = register(
-    OperatorSchema(
-        name="copy_to_gpu",
-        role=Role.COPY_TO_GPU,
-        doc="Copies a batch from the CPU to the GPU.",
-        inputs=(Input("data", "Batch on the CPU.", any_device=True),),
-        devices=("gpu",),
-        hidden=True,
-    )
+COPY_TO_GPU = declare_operator(
+    name="copy_to_gpu",
+    role=Role.COPY_TO_GPU,
+    doc="Copies a batch from the CPU to the GPU.",
+    inputs=(Input("data", "Batch on the CPU.", any_device=True),),
+    devices=("gpu",),
+    hidden=True,
 )
 
-COPY_TO_CPU = register(
-    OperatorSchema(
-        name="copy_to_cpu",
-        role=Role.COPY_TO_CPU,
-        doc="Copies a batch from the GPU to the CPU.",
-        inputs=(Input("data", "Batch on the GPU.", any_device=True),),
-        devices=("gpu",),
-        output_device="cpu",
-        hidden=True,
-    )
+COPY_TO_CPU = declare_operator(
+    name="copy_to_cpu",
+    role=Role.COPY_TO_CPU,
+    doc="Copies a batch from the GPU to the CPU.",
+    inputs=(Input("data", "Batch on the GPU.", any_device=True),),
+    devices=("gpu",),
+    output_device="cpu",
+    hidden=True,
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
@@ -17,15 +17,13 @@ def _output_count(arguments: Mapping[str, Any]) -> int:
     return len(arguments["element_map"])
 
 
-ELEMENT_EXTRACT = register(
-    OperatorSchema(
-        name="element_extract",
-        doc="Returns single frames of sequences, with one output for each number in `element_map`.",
-        inputs=(Input("data", 'Sequences, whose layout is empty or begins with "F".'),),
-        arguments=(Argument("element_map", Kind.INTS, "Numbers of the frames, from 0.", REQUIRED),),
-        devices=("cpu", "gpu"),
-        outputs=_output_count,
-    )
+ELEMENT_EXTRACT = declare_operator(
+    name="element_extract",
+    doc="Returns single frames of sequences, with one output for each number in `element_map`.",
+    inputs=(Input("data", 'Sequences, whose layout is empty or begins with "F".'),),
+    arguments=(Argument("element_map", Kind.INTS, "Numbers of the frames, from 0.", REQUIRED),),
+    devices=("cpu", "gpu"),
+    outputs=_output_count,
 )
 
 

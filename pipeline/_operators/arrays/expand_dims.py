@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
-EXPAND_DIMS = register(
-    OperatorSchema(
-        name="expand_dims",
-        doc="Adds dimensions of extent 1.",
-        inputs=(DATA,),
-        arguments=(
-            Argument("axes", Kind.INTS, "Indices of the new dimensions in the output.", REQUIRED),
-            Argument("new_axis_names", Kind.STRING, "Their layout letters; without them the output has no layout.", ""),
-        ),
-        devices=("cpu", "gpu"),
-    )
+EXPAND_DIMS = declare_operator(
+    name="expand_dims",
+    doc="Adds dimensions of extent 1.",
+    inputs=(DATA,),
+    arguments=(
+        Argument("axes", Kind.INTS, "Indices of the new dimensions in the output.", REQUIRED),
+        Argument("new_axis_names", Kind.STRING, "Their layout letters; without them the output has no layout.", ""),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

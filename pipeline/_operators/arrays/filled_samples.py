@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import register
+from pipeline._declaration.registry import declare_operator
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import Edge
 from pipeline._imaging import convert
@@ -26,14 +26,14 @@ DATA_LIKE = Input("data_like", "Samples whose shape, dtype and layout the output
 def declare(name: str) -> OperatorSchema:
     """Register the schema of an operator that returns samples of one number, "zeros" or "ones"."""
     dtype = Argument("dtype", Kind.DTYPE, "Dtype of the samples.", INT32)
-    return register(OperatorSchema(name, f"Returns samples of {name}.", (), (SHAPE, dtype, LAYOUT)))
+    return declare_operator(name, f"Returns samples of {name}.", (), (SHAPE, dtype, LAYOUT))
 
 
 def declare_like(name: str) -> OperatorSchema:
     """Register the schema of an operator that returns samples of "zeros" or "ones", with the shapes of an input."""
     dtype = Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's.")
     doc = f"Returns samples of {name} with the shape, dtype and layout of other samples."
-    return register(OperatorSchema(f"{name}_like", doc, (DATA_LIKE,), (dtype,)))
+    return declare_operator(f"{name}_like", doc, (DATA_LIKE,), (dtype,))
 
 
 def check_layout(layout: str, ndim: int) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.filled_samples import DATA_LIKE, LAYOUT, SHAPE, Filled, FilledLike
 from pipeline.tensors.cpu import TensorListCPU
@@ -16,15 +16,11 @@ from pipeline.types import to_numpy_type
 
 _FILL_VALUE = Input("fill_value", "Values that are broadcast to the samples.")
 
-FULL = register(
-    OperatorSchema("full", "Returns samples that are filled with given values.", (_FILL_VALUE,), (SHAPE, LAYOUT))
-)
-FULL_LIKE = register(
-    OperatorSchema(
-        "full_like",
-        "Returns samples with the shape, dtype and layout of other samples, filled with given values.",
-        (DATA_LIKE, _FILL_VALUE),
-    )
+FULL = declare_operator("full", "Returns samples that are filled with given values.", (_FILL_VALUE,), (SHAPE, LAYOUT))
+FULL_LIKE = declare_operator(
+    "full_like",
+    "Returns samples with the shape, dtype and layout of other samples, filled with given values.",
+    (DATA_LIKE, _FILL_VALUE),
 )
 
 

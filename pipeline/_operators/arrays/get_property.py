@@ -8,31 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 
-GET_PROPERTY = register(
-    OperatorSchema(
-        name="get_property",
-        doc="Returns a property of samples as text, 1-D uint8. `data.property(key)` is the usual way to call it.",
-        inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
-        arguments=(
-            Argument(
-                "key",
-                Kind.STRING,
-                '"layout": names of the dimensions; "source_info": origin of the sample in the data set of its reader, '
-                "or empty.",
-                REQUIRED,
-                choices=("layout", "source_info"),
-                unknown="Unsupported property key: {}.",
-            ),
+GET_PROPERTY = declare_operator(
+    name="get_property",
+    doc="Returns a property of samples as text, 1-D uint8. `data.property(key)` is the usual way to call it.",
+    inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
+    arguments=(
+        Argument(
+            "key",
+            Kind.STRING,
+            '"layout": names of the dimensions; "source_info": origin of the sample in the data set of its reader, '
+            "or empty.",
+            REQUIRED,
+            choices=("layout", "source_info"),
+            unknown="Unsupported property key: {}.",
         ),
-        devices=("cpu", "gpu"),
-    )
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

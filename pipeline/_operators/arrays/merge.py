@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import Edge
 from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression
@@ -22,17 +22,15 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-MERGE = register(
-    OperatorSchema(
-        name="merge",
-        doc="Returns for each sample the input of the branch that it took.",
-        inputs=(Input("branch", "Output of a branch."),),
-        arguments=(Argument("selector", Kind.INT, "Index of the input.", REQUIRED, per_sample=True),),
-        devices=("cpu", "gpu"),
-        variadic=True,
-        merges=True,
-        hidden=True,
-    )
+MERGE = declare_operator(
+    name="merge",
+    doc="Returns for each sample the input of the branch that it took.",
+    inputs=(Input("branch", "Output of a branch."),),
+    arguments=(Argument("selector", Kind.INT, "Index of the input.", REQUIRED, per_sample=True),),
+    devices=("cpu", "gpu"),
+    variadic=True,
+    merges=True,
+    hidden=True,
 )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.normalize import scale_bytes
@@ -32,25 +32,23 @@ from pipeline.types import FLOAT, to_numpy_type
 
 _GIVEN = "by default that of the data. A number, or samples whose extents are 1 or the input's"
 
-NORMALIZE = register(
-    OperatorSchema(
-        name="normalize",
-        doc="Computes (data - mean) / stddev * scale + shift. The result is `shift` where all data is the same.",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(
-            Argument("mean", Kind.FLOAT, f"Mean; {_GIVEN}.", per_sample=True),
-            Argument("stddev", Kind.FLOAT, f"Standard deviation; {_GIVEN}.", per_sample=True),
-            AXES,
-            AXIS_NAMES,
-            Argument("batch", Kind.BOOL, "Compute mean and deviation over all samples of the batch.", False),
-            Argument("ddof", Kind.INT, "Subtracted from the number of elements in the divisor of the variance.", 0),
-            Argument("epsilon", Kind.FLOAT, "Added to the variance.", 0.0),
-            Argument("scale", Kind.FLOAT, "Factor of the result.", 1.0),
-            Argument("shift", Kind.FLOAT, "Added to the scaled result.", 0.0),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output; integers are rounded and clamped.", FLOAT),
-        ),
-        devices=("cpu", "gpu"),
-    )
+NORMALIZE = declare_operator(
+    name="normalize",
+    doc="Computes (data - mean) / stddev * scale + shift. The result is `shift` where all data is the same.",
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(
+        Argument("mean", Kind.FLOAT, f"Mean; {_GIVEN}.", per_sample=True),
+        Argument("stddev", Kind.FLOAT, f"Standard deviation; {_GIVEN}.", per_sample=True),
+        AXES,
+        AXIS_NAMES,
+        Argument("batch", Kind.BOOL, "Compute mean and deviation over all samples of the batch.", False),
+        Argument("ddof", Kind.INT, "Subtracted from the number of elements in the divisor of the variance.", 0),
+        Argument("epsilon", Kind.FLOAT, "Added to the variance.", 0.0),
+        Argument("scale", Kind.FLOAT, "Factor of the result.", 1.0),
+        Argument("shift", Kind.FLOAT, "Added to the scaled result.", 0.0),
+        Argument("dtype", Kind.DTYPE, "Dtype of the output; integers are rounded and clamped.", FLOAT),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 # Batches below this size, in bytes, are computed on the calling thread.

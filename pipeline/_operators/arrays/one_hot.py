@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
 from pipeline._kernels import Samples
@@ -23,23 +23,21 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, to_numpy_type
 
-ONE_HOT = register(
-    OperatorSchema(
-        name="one_hot",
-        doc="""Encodes class numbers. The output has a new axis of `num_classes` elements, one of which is `on_value`.
+ONE_HOT = declare_operator(
+    name="one_hot",
+    doc="""Encodes class numbers. The output has a new axis of `num_classes` elements, one of which is `on_value`.
 
 If all samples of a batch have a single element and `axis` isn't set, they are treated as scalars.""",
-        inputs=(Input("data", "Class numbers of any shape; fractions are truncated."),),
-        arguments=(
-            Argument("num_classes", Kind.INT, "Number of classes, the extent of the new axis.", 0),
-            Argument("axis", Kind.INT, "Index of the new axis; by default it is the last one.", -1),
-            Argument("axis_name", Kind.STRING, "Layout letter of the new axis; without it the output has no layout."),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output.", FLOAT),
-            Argument("on_value", Kind.FLOAT, "Value at the index of the class.", 1.0),
-            Argument("off_value", Kind.FLOAT, "Value at all other indices.", 0.0),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Class numbers of any shape; fractions are truncated."),),
+    arguments=(
+        Argument("num_classes", Kind.INT, "Number of classes, the extent of the new axis.", 0),
+        Argument("axis", Kind.INT, "Index of the new axis; by default it is the last one.", -1),
+        Argument("axis_name", Kind.STRING, "Layout letter of the new axis; without it the output has no layout."),
+        Argument("dtype", Kind.DTYPE, "Dtype of the output.", FLOAT),
+        Argument("on_value", Kind.FLOAT, "Value at the index of the class.", 1.0),
+        Argument("off_value", Kind.FLOAT, "Value at all other indices.", 0.0),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

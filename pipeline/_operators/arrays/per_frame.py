@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind, Role
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
 
-PER_FRAME = register(
-    OperatorSchema(
-        name="per_frame",
-        doc="""Marks samples as sequences, whose first dimension is the frame. The data stays unchanged.
+PER_FRAME = declare_operator(
+    name="per_frame",
+    doc="""Marks samples as sequences, whose first dimension is the frame. The data stays unchanged.
 
 Use it for arguments of operators that differ from frame to frame, with one value for each frame of the sequence that
 the operator processes: `fn.gaussian_blur(video, sigma=fn.per_frame(sigma))`.
 
 Samples without a layout get "F" and a "*" for each other dimension.""",
-        inputs=(Input("data", "Samples of at least one dimension."),),
-        arguments=(
-            Argument(
-                "replace",
-                Kind.BOOL,
-                'Replace the first letter of the layout by "F" if it is another letter.',
-                False,
-            ),
+    inputs=(Input("data", "Samples of at least one dimension."),),
+    arguments=(
+        Argument(
+            "replace",
+            Kind.BOOL,
+            'Replace the first letter of the layout by "F" if it is another letter.',
+            False,
         ),
-        devices=("cpu", "gpu"),
-        role=Role.PER_FRAME,
-    )
+    ),
+    devices=("cpu", "gpu"),
+    role=Role.PER_FRAME,
 )
 
 

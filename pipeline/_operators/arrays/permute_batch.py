@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
@@ -20,38 +20,34 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-PERMUTE_BATCH = register(
-    OperatorSchema(
-        name="permute_batch",
-        doc="Returns the samples of the batch in the order of indices, which may repeat and omit samples.",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(
-            Argument(
-                "indices",
-                Kind.INTS,
-                "Index of the sample at each position: a list as long as the batch, or one number per sample.",
-                REQUIRED,
-                per_sample=True,
-            ),
+PERMUTE_BATCH = declare_operator(
+    name="permute_batch",
+    doc="Returns the samples of the batch in the order of indices, which may repeat and omit samples.",
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(
+        Argument(
+            "indices",
+            Kind.INTS,
+            "Index of the sample at each position: a list as long as the batch, or one number per sample.",
+            REQUIRED,
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-        keeps_order=False,
-    )
+    ),
+    devices=("cpu", "gpu"),
+    keeps_order=False,
 )
 
-BATCH_PERMUTATION = register(
-    OperatorSchema(
-        name="batch_permutation",
-        random=True,
-        doc="Draws a random order of the batch: one number per sample, for the argument `indices` of `permute_batch`.",
-        arguments=(
-            Argument("allow_repetitions", Kind.BOOL, "Draw the numbers independently of each other.", False),
-            Argument(
-                "no_fixed_points", Kind.BOOL, "Move all samples to other positions, in batches of two or more.", False
-            ),
+BATCH_PERMUTATION = declare_operator(
+    name="batch_permutation",
+    random=True,
+    doc="Draws a random order of the batch: one number per sample, for the argument `indices` of `permute_batch`.",
+    arguments=(
+        Argument("allow_repetitions", Kind.BOOL, "Draw the numbers independently of each other.", False),
+        Argument(
+            "no_fixed_points", Kind.BOOL, "Move all samples to other positions, in batches of two or more.", False
         ),
-        keeps_order=False,
-    )
+    ),
+    keeps_order=False,
 )
 
 

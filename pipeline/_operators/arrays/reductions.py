@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
@@ -52,10 +52,8 @@ def _declare(name: str) -> OperatorSchema:
     if REDUCTIONS[name].term == "difference":
         inputs += (Input("mean", "Means: one per sample, or one per element of the output."),)
         special = (_DDOF,)
-    return register(
-        OperatorSchema(
-            f"reductions.{name}", _DOCS[name], inputs, (AXES, AXIS_NAMES, _KEEP, *special), devices=("cpu", "gpu")
-        )
+    return declare_operator(
+        f"reductions.{name}", _DOCS[name], inputs, (AXES, AXIS_NAMES, _KEEP, *special), devices=("cpu", "gpu")
     )
 
 

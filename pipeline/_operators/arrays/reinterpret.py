@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Kind
 from pipeline._operators.arrays.reshape import Reshaped
 from pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT
 from pipeline._operators.arrays.views import DATA, ViewCpu, ViewGpu
 
-REINTERPRET = register(
-    OperatorSchema(
-        name="reinterpret",
-        doc="Reinterprets the bytes of samples as another dtype, and changes their shape and layout.",
-        inputs=(DATA, SHAPE_INPUT),
-        arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the output. Without a shape, the last extent is adapted to it."),
-            *SHAPE_ARGUMENTS,
-        ),
-        devices=("cpu", "gpu"),
-    )
+REINTERPRET = declare_operator(
+    name="reinterpret",
+    doc="Reinterprets the bytes of samples as another dtype, and changes their shape and layout.",
+    inputs=(DATA, SHAPE_INPUT),
+    arguments=(
+        Argument("dtype", Kind.DTYPE, "Dtype of the output. Without a shape, the last extent is adapted to it."),
+        *SHAPE_ARGUMENTS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT, Shapes
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
-RESHAPE = register(
-    OperatorSchema(
-        name="reshape",
-        doc="Changes the shape and layout of samples. The order of their elements stays the same.",
-        inputs=(DATA, SHAPE_INPUT),
-        arguments=SHAPE_ARGUMENTS,
-        devices=("cpu", "gpu"),
-    )
+RESHAPE = declare_operator(
+    name="reshape",
+    doc="Changes the shape and layout of samples. The order of their elements stays the same.",
+    inputs=(DATA, SHAPE_INPUT),
+    arguments=SHAPE_ARGUMENTS,
+    devices=("cpu", "gpu"),
 )
 
 

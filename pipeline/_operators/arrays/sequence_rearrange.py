@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.gather import copy_ranges
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.strided_copy import plan_strided_copy
@@ -26,22 +26,20 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 Int64s = npt.NDArray[np.int64]
 
-SEQUENCE_REARRANGE = register(
-    OperatorSchema(
-        name="sequence_rearrange",
-        doc="Selects frames of sequences, in any order: frame `i` of the output is frame `new_order[i]` of the input.",
-        inputs=(Input("data", 'Sequences, whose layout is empty or begins with "F".'),),
-        arguments=(
-            Argument(
-                "new_order",
-                Kind.INTS,
-                "Numbers of the frames, from 0. They may be repeated or omitted.",
-                REQUIRED,
-                per_sample=True,
-            ),
+SEQUENCE_REARRANGE = declare_operator(
+    name="sequence_rearrange",
+    doc="Selects frames of sequences, in any order: frame `i` of the output is frame `new_order[i]` of the input.",
+    inputs=(Input("data", 'Sequences, whose layout is empty or begins with "F".'),),
+    arguments=(
+        Argument(
+            "new_order",
+            Kind.INTS,
+            "Numbers of the frames, from 0. They may be repeated or omitted.",
+            REQUIRED,
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-    )
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

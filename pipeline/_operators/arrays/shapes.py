@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.output_dtype import INTEGER_LIKE, check_dtype
@@ -17,18 +17,16 @@ from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import INT64
 
-SHAPES = register(
-    OperatorSchema(
-        name="shapes",
-        doc="Returns the shapes of samples as 1-D arrays. `data.shape()` is the usual way to call it.",
-        inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
-        arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
-            Argument("type", Kind.DTYPE, "Deprecated name of `dtype`.", replaced_by="dtype"),
-        ),
-        devices=("cpu", "gpu"),
-        deprecated="\nUse :meth:`nvidia.dali.pipeline.DataNode.shape` instead.",
-    )
+SHAPES = declare_operator(
+    name="shapes",
+    doc="Returns the shapes of samples as 1-D arrays. `data.shape()` is the usual way to call it.",
+    inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
+    arguments=(
+        Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
+        Argument("type", Kind.DTYPE, "Deprecated name of `dtype`.", replaced_by="dtype"),
+    ),
+    devices=("cpu", "gpu"),
+    deprecated="\nUse :meth:`nvidia.dali.pipeline.DataNode.shape` instead.",
 )
 
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._graph.branches import branch
 from pipeline._graph.conditions import truth
 from pipeline._graph.nodes import DataNode, apply_operator, as_node
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 
-SPLIT = register(
-    OperatorSchema(
-        name="split",
-        doc="Returns the samples of its branch. Operators that read them belong to this branch, too.",
-        inputs=(Input("data", "Samples of any shape."),),
-        devices=("cpu", "gpu"),
-        hidden=True,
-    )
+SPLIT = declare_operator(
+    name="split",
+    doc="Returns the samples of its branch. Operators that read them belong to this branch, too.",
+    inputs=(Input("data", "Samples of any shape."),),
+    devices=("cpu", "gpu"),
+    hidden=True,
 )
 
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
-SQUEEZE = register(
-    OperatorSchema(
-        name="squeeze",
-        doc="Removes dimensions of extent 1.",
-        inputs=(DATA,),
-        arguments=(
-            Argument("axes", Kind.INTS, "Indices of the dimensions to remove; negative ones count from the end."),
-            Argument("axis_names", Kind.STRING, "Layout letters of the dimensions to remove, instead of `axes`."),
-        ),
-        devices=("cpu", "gpu"),
-    )
+SQUEEZE = declare_operator(
+    name="squeeze",
+    doc="Removes dimensions of extent 1.",
+    inputs=(DATA,),
+    arguments=(
+        Argument("axes", Kind.INTS, "Indices of the dimensions to remove; negative ones count from the end."),
+        Argument("axis_names", Kind.STRING, "Layout letters of the dimensions to remove, instead of `axes`."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

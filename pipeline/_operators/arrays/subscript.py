@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._graph.indexing import ELLIPSIS, NEWAXIS
 from pipeline._operator_api.batch import Batch
@@ -16,26 +16,24 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-SUBSCRIPT = register(
-    OperatorSchema(
-        name="subscript",
-        doc="Indexes and slices samples.",
-        inputs=(
-            Input("data", "Samples to index."),
-            Input("index", "Indices that differ from sample to sample.", optional=True, any_device=True),
+SUBSCRIPT = declare_operator(
+    name="subscript",
+    doc="Indexes and slices samples.",
+    inputs=(
+        Input("data", "Samples to index."),
+        Input("index", "Indices that differ from sample to sample.", optional=True, any_device=True),
+    ),
+    arguments=(
+        Argument(
+            "key",
+            Kind.OBJECT,
+            "Entries of the index, in the format of `pipeline._graph.indexing`.",
+            REQUIRED,
         ),
-        arguments=(
-            Argument(
-                "key",
-                Kind.OBJECT,
-                "Entries of the index, in the format of `pipeline._graph.indexing`.",
-                REQUIRED,
-            ),
-        ),
-        devices=("cpu", "gpu"),
-        variadic=True,
-        hidden=True,
-    )
+    ),
+    devices=("cpu", "gpu"),
+    variadic=True,
+    hidden=True,
 )
 
 

@@ -7,26 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-TABLE_ROW = register(
-    OperatorSchema(
-        name="table_row",
-        role=Role.TABLE_ROW,
-        doc="Returns a row of a table for each sample.",
-        inputs=(Input("index", "Index of the row, an integer."),),
-        arguments=(
-            Argument("table", Kind.OBJECT, "The table.", REQUIRED),
-            Argument("layout", Kind.LAYOUT, "Layout of a row.", ""),
-        ),
-        hidden=True,
-    )
+TABLE_ROW = declare_operator(
+    name="table_row",
+    role=Role.TABLE_ROW,
+    doc="Returns a row of a table for each sample.",
+    inputs=(Input("index", "Index of the row, an integer."),),
+    arguments=(
+        Argument("table", Kind.OBJECT, "The table.", REQUIRED),
+        Argument("layout", Kind.LAYOUT, "Layout of a row.", ""),
+    ),
+    hidden=True,
 )
 
 

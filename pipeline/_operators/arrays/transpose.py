@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.strided_copy import plan_strided_copy
@@ -21,18 +21,16 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-TRANSPOSE = register(
-    OperatorSchema(
-        name="transpose",
-        doc="Reorders the dimensions of samples: dimension i of the output is dimension perm[i] of the input.",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(
-            Argument("perm", Kind.INTS, "Permutation, such as [2, 0, 1] for HWC to CHW; by default, reverse order."),
-            Argument("transpose_layout", Kind.BOOL, "Permute the layout, too; False keeps it unchanged.", True),
-            Argument("output_layout", Kind.LAYOUT, "Layout of the output, instead of the permuted one."),
-        ),
-        devices=("cpu", "gpu"),
-    )
+TRANSPOSE = declare_operator(
+    name="transpose",
+    doc="Reorders the dimensions of samples: dimension i of the output is dimension perm[i] of the input.",
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(
+        Argument("perm", Kind.INTS, "Permutation, such as [2, 0, 1] for HWC to CHW; by default, reverse order."),
+        Argument("transpose_layout", Kind.BOOL, "Permute the layout, too; False keeps it unchanged.", True),
+        Argument("output_layout", Kind.LAYOUT, "Layout of the output, instead of the permuted one."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -7,30 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import TensorListCPU
 
-TRUTH = register(
-    OperatorSchema(
-        name="truth",
-        doc="Returns whether each sample, one number, isn't zero. For `not`, returns whether it is.",
-        inputs=(Input("data", "Scalars on the CPU."),),
-        arguments=(
-            Argument(
-                "expression",
-                Kind.STRING,
-                "Expression that uses the result.",
-                REQUIRED,
-                choices=("if", "not", "and", "or"),
-            ),
-            Argument("side", Kind.STRING, "Side of the operand, for `and` and `or`.", ""),
+TRUTH = declare_operator(
+    name="truth",
+    doc="Returns whether each sample, one number, isn't zero. For `not`, returns whether it is.",
+    inputs=(Input("data", "Scalars on the CPU."),),
+    arguments=(
+        Argument(
+            "expression",
+            Kind.STRING,
+            "Expression that uses the result.",
+            REQUIRED,
+            choices=("if", "not", "and", "or"),
         ),
-        hidden=True,
-    )
+        Argument("side", Kind.STRING, "Side of the operand, for `and` and `or`.", ""),
+    ),
+    hidden=True,
 )
 
 

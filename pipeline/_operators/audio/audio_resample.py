@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.resampling import SincFilter, check_quality, range_factors, resample, to_range
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
@@ -48,28 +48,26 @@ ANTIALIAS = Argument(
     dali_default=False,
 )
 
-AUDIO_RESAMPLE = register(
-    OperatorSchema(
-        name="audio_resample",
-        doc="""Resamples audio with a sinc filter that has a Hann window.
+AUDIO_RESAMPLE = declare_operator(
+    name="audio_resample",
+    doc="""Resamples audio with a sinc filter that has a Hann window.
 
 It is a low-pass filter: frequencies up to 0.85 of half of the lower sample rate pass, and those above 1.13 of it lose
 at least 44 dB. With `quality` 100, these are 0.97 and 1.03.
 
 One of these is required: `scale`, `out_length`, or `in_rate` and `out_rate`. If the dtype changes, values are scaled to
 its range: -1 to 1 for real numbers; the middle of the range is silence for unsigned integers.""",
-        inputs=(Input("data", "Signals, 1-D, or 2-D with channels last."),),
-        arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's."),
-            Argument("in_rate", Kind.FLOAT, "Sample rate of the input; needs `out_rate`.", None, per_sample=True),
-            Argument("out_rate", Kind.FLOAT, "Sample rate of the output, in any unit.", None, per_sample=True),
-            Argument("out_length", Kind.INT, "Number of samples of the output.", None, per_sample=True),
-            Argument("scale", Kind.FLOAT, "Ratio of the sample rates, output to input.", None, per_sample=True),
-            QUALITY,
-            ANTIALIAS,
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Signals, 1-D, or 2-D with channels last."),),
+    arguments=(
+        Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's."),
+        Argument("in_rate", Kind.FLOAT, "Sample rate of the input; needs `out_rate`.", None, per_sample=True),
+        Argument("out_rate", Kind.FLOAT, "Sample rate of the output, in any unit.", None, per_sample=True),
+        Argument("out_length", Kind.INT, "Number of samples of the output.", None, per_sample=True),
+        Argument("scale", Kind.FLOAT, "Ratio of the sample rates, output to input.", None, per_sample=True),
+        QUALITY,
+        ANTIALIAS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.mel import FORMULAS, MelFilters, mel_filters
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._operator_api.batch import Batch
@@ -20,32 +20,30 @@ from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-MEL_FILTER_BANK = register(
-    OperatorSchema(
-        name="mel_filter_bank",
-        doc="""Converts spectrograms to mel spectrograms by a bank of triangular filters.
+MEL_FILTER_BANK = declare_operator(
+    name="mel_filter_bank",
+    doc="""Converts spectrograms to mel spectrograms by a bank of triangular filters.
 
 The frequencies are the axis "f" of the layout. Without a layout, they are the last axis but one, or the only axis. The
 output is float32.""",
-        inputs=(Input("data", "Spectrograms: the bins are frequencies from 0 to half the sample rate."),),
-        arguments=(
-            Argument("nfilter", Kind.INT, "Number of filters.", 128),
-            Argument("sample_rate", Kind.FLOAT, "Sample rate of the signal, in hertz.", 44100.0),
-            Argument("freq_low", Kind.FLOAT, "Lower end of the first filter, in hertz.", 0.0),
-            Argument("freq_high", Kind.FLOAT, "Upper end of the last filter, in hertz; by default half the rate.", 0.0),
-            Argument("normalize", Kind.BOOL, "Scale filters to an integral of 1, instead of a peak of 1.", True),
-            Argument(
-                "mel_formula",
-                Kind.STRING,
-                'Scale of pitches: "slaney" is linear up to 1000 Hz and logarithmic above, as in librosa; "htk" is '
-                "2595 * log10(1 + f / 700).",
-                "slaney",
-                choices=FORMULAS,
-                unknown='Unsupported mel_formula value "{}".',
-            ),
+    inputs=(Input("data", "Spectrograms: the bins are frequencies from 0 to half the sample rate."),),
+    arguments=(
+        Argument("nfilter", Kind.INT, "Number of filters.", 128),
+        Argument("sample_rate", Kind.FLOAT, "Sample rate of the signal, in hertz.", 44100.0),
+        Argument("freq_low", Kind.FLOAT, "Lower end of the first filter, in hertz.", 0.0),
+        Argument("freq_high", Kind.FLOAT, "Upper end of the last filter, in hertz; by default half the rate.", 0.0),
+        Argument("normalize", Kind.BOOL, "Scale filters to an integral of 1, instead of a peak of 1.", True),
+        Argument(
+            "mel_formula",
+            Kind.STRING,
+            'Scale of pitches: "slaney" is linear up to 1000 Hz and logarithmic above, as in librosa; "htk" is '
+            "2595 * log10(1 + f / 700).",
+            "slaney",
+            choices=FORMULAS,
+            unknown='Unsupported mel_formula value "{}".',
         ),
-        devices=("cpu", "gpu"),
-    )
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.cepstrum import DCT_TYPES, cosine_matrix, transform_axis
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._operator_api.batch import Batch
@@ -21,27 +21,25 @@ from pipeline._operators.audio.signals import as_floats, check_axis, check_numbe
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-MFCC = register(
-    OperatorSchema(
-        name="mfcc",
-        doc="""Computes mel frequency cepstral coefficients of mel spectrograms: their discrete cosine transform.
+MFCC = declare_operator(
+    name="mfcc",
+    doc="""Computes mel frequency cepstral coefficients of mel spectrograms: their discrete cosine transform.
 
 The output is float32. It has at most as many coefficients as the axis has entries.""",
-        inputs=(Input("data", "Mel spectrograms, usually in decibels; computed in float32."),),
-        arguments=(
-            Argument("n_mfcc", Kind.INT, "Number of coefficients.", 20),
-            Argument("dct_type", Kind.INT, "Type of the discrete cosine transform: 1 to 4.", 2),
-            Argument("normalize", Kind.BOOL, "Use an orthonormal basis; not with `dct_type=1`.", False),
-            Argument("axis", Kind.INT, "Axis to transform.", 0),
-            Argument(
-                "lifter",
-                Kind.FLOAT,
-                "If it isn't 0, multiply coefficient i by 1 + lifter / 2 * sin(pi * (i + 1) / lifter).",
-                0.0,
-            ),
+    inputs=(Input("data", "Mel spectrograms, usually in decibels; computed in float32."),),
+    arguments=(
+        Argument("n_mfcc", Kind.INT, "Number of coefficients.", 20),
+        Argument("dct_type", Kind.INT, "Type of the discrete cosine transform: 1 to 4.", 2),
+        Argument("normalize", Kind.BOOL, "Use an orthonormal basis; not with `dct_type=1`.", False),
+        Argument("axis", Kind.INT, "Axis to transform.", 0),
+        Argument(
+            "lifter",
+            Kind.FLOAT,
+            "If it isn't 0, multiply coefficient i by 1 + lifter / 2 * sin(pi * (i + 1) / lifter).",
+            0.0,
         ),
-        devices=("cpu", "gpu"),
-    )
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.silence import nonsilent_region
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._operator_api.batch import Batch
@@ -19,26 +19,24 @@ from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-NONSILENT_REGION = register(
-    OperatorSchema(
-        name="nonsilent_region",
-        doc="""Finds the part of a signal without the silence at its start and end.
+NONSILENT_REGION = declare_operator(
+    name="nonsilent_region",
+    doc="""Finds the part of a signal without the silence at its start and end.
 
 A window is silent if its mean power is below `cutoff_db`, relative to `reference_power`. The outputs are the first
 sample of the first window that isn't silent, and the number of samples up to the end of the last one, both int32
 without dimensions. The length is 0 if the whole signal is silent.""",
-        inputs=(Input("data", "Signals, 1-D."),),
-        arguments=(
-            Argument("cutoff_db", Kind.FLOAT, "Smallest power that isn't silence, in decibels.", -60.0),
-            Argument("window_length", Kind.INT, "Length of the windows, in samples.", 2048),
-            Argument(
-                "reference_power", Kind.FLOAT, "Power of 0 dB; by default the largest power of a window in the sample."
-            ),
-            Argument("reset_interval", Kind.INT, "Accepted for compatibility; sums are precise for any length.", 8192),
+    inputs=(Input("data", "Signals, 1-D."),),
+    arguments=(
+        Argument("cutoff_db", Kind.FLOAT, "Smallest power that isn't silence, in decibels.", -60.0),
+        Argument("window_length", Kind.INT, "Length of the windows, in samples.", 2048),
+        Argument(
+            "reference_power", Kind.FLOAT, "Power of 0 dB; by default the largest power of a window in the sample."
         ),
-        devices=("cpu", "gpu"),
-        outputs=2,
-    )
+        Argument("reset_interval", Kind.INT, "Accepted for compatibility; sums are precise for any length.", 8192),
+    ),
+    devices=("cpu", "gpu"),
+    outputs=2,
 )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline._audio.spectrum import power_spectrum
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -17,19 +17,17 @@ from pipeline._operators.audio.signals import as_floats, check_axis, check_power
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-POWER_SPECTRUM = register(
-    OperatorSchema(
-        name="power_spectrum",
-        doc="""Computes the power spectrum of signals: the squared magnitudes of their Fourier transform.
+POWER_SPECTRUM = declare_operator(
+    name="power_spectrum",
+    doc="""Computes the power spectrum of signals: the squared magnitudes of their Fourier transform.
 
 The output is float32 and has only the non-negative frequencies: `nfft` // 2 + 1 of them.""",
-        inputs=(Input("data", "Numbers, of any shape; computed in float32."),),
-        arguments=(
-            Argument("nfft", Kind.INT, "Size of the transform; by default the extent of the axis."),
-            Argument("power", Kind.INT, "Exponent of the magnitudes: 1 or 2.", 2),
-            Argument("axis", Kind.INT, "Axis to transform; negative ones count from the end.", -1),
-        ),
-    )
+    inputs=(Input("data", "Numbers, of any shape; computed in float32."),),
+    arguments=(
+        Argument("nfft", Kind.INT, "Size of the transform; by default the extent of the axis."),
+        Argument("power", Kind.INT, "Exponent of the magnitudes: 1 or 2.", 2),
+        Argument("axis", Kind.INT, "Axis to transform; negative ones count from the end.", -1),
+    ),
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.native import compiled
@@ -21,28 +21,26 @@ from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, to_numpy_type
 
-PREEMPHASIS_FILTER = register(
-    OperatorSchema(
-        name="preemphasis_filter",
-        doc="""Subtracts from each element its predecessor times a coefficient, which amplifies high frequencies.
+PREEMPHASIS_FILTER = declare_operator(
+    name="preemphasis_filter",
+    doc="""Subtracts from each element its predecessor times a coefficient, which amplifies high frequencies.
 
 Samples of more dimensions are filtered as one signal, in the order of their elements.""",
-        inputs=(Input("data", "Signals."),),
-        arguments=(
-            Argument("preemph_coeff", Kind.FLOAT, "Factor of the predecessor.", 0.97, per_sample=True),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output; values are rounded and clamped.", FLOAT),
-            Argument(
-                "border",
-                Kind.STRING,
-                'Predecessor of the first element: "clamp" takes the first element, "reflect" the second one (or the '
-                'only one), "zero" takes 0.',
-                "clamp",
-                choices=("zero", "clamp", "reflect"),
-                unknown='``border`` mode "{}" is not supported.',
-            ),
+    inputs=(Input("data", "Signals."),),
+    arguments=(
+        Argument("preemph_coeff", Kind.FLOAT, "Factor of the predecessor.", 0.97, per_sample=True),
+        Argument("dtype", Kind.DTYPE, "Dtype of the output; values are rounded and clamped.", FLOAT),
+        Argument(
+            "border",
+            Kind.STRING,
+            'Predecessor of the first element: "clamp" takes the first element, "reflect" the second one (or the '
+            'only one), "zero" takes 0.',
+            "clamp",
+            choices=("zero", "clamp", "reflect"),
+            unknown='``border`` mode "{}" is not supported.',
         ),
-        devices=("cpu", "gpu"),
-    )
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

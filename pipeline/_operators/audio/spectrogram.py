@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.spectrum import hann_window, spectrogram, window_count
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
 from pipeline._operator_api.batch import Batch
@@ -20,43 +20,41 @@ from pipeline._operators.audio.signals import as_floats, as_signal, check_power,
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-SPECTROGRAM = register(
-    OperatorSchema(
-        name="spectrogram",
-        doc="""Computes spectrograms of signals: the power spectra of overlapping windows, float32.
+SPECTROGRAM = declare_operator(
+    name="spectrogram",
+    doc="""Computes spectrograms of signals: the power spectra of overlapping windows, float32.
 
 The output has `nfft` // 2 + 1 frequencies, and one column (or row, see `layout`) for each window.""",
-        inputs=(Input("data", "Signals with one channel: 1-D, or all other extents are 1; computed in float32."),),
-        arguments=(
-            Argument("nfft", Kind.INT, "Size of the transform, at least `window_length`, which is the default."),
-            Argument("window_length", Kind.INT, "Length of the windows, in samples.", 512),
-            Argument("window_step", Kind.INT, "Distance between windows, in samples.", 256),
-            Argument(
-                "window_fn",
-                Kind.FLOATS,
-                "Factors of the `window_length` samples; by default those of DALI's Hann window, "
-                "0.5 - 0.5 cos(2 pi (i + 0.5) / `window_length`). The window of librosa and torch has no 0.5 beside i: "
-                "`window_fn=np.hanning(window_length + 1)[:-1].tolist()`.",
-                (),
-            ),
-            Argument("power", Kind.INT, "Exponent of the magnitudes: 1 or 2.", 2),
-            Argument(
-                "center_windows",
-                Kind.BOOL,
-                "Center window i at i * `window_step`; windows then exceed the signal. Otherwise, window i starts "
-                "there, and all windows lie in the signal.",
-                True,
-            ),
-            Argument(
-                "reflect_padding",
-                Kind.BOOL,
-                "Mirror the signal at its ends for windows that exceed it, instead of padding it with zeros.",
-                True,
-            ),
-            Argument("layout", Kind.LAYOUT, 'Layout of the output: "ft" (frequency, time) or "tf".', "ft"),
+    inputs=(Input("data", "Signals with one channel: 1-D, or all other extents are 1; computed in float32."),),
+    arguments=(
+        Argument("nfft", Kind.INT, "Size of the transform, at least `window_length`, which is the default."),
+        Argument("window_length", Kind.INT, "Length of the windows, in samples.", 512),
+        Argument("window_step", Kind.INT, "Distance between windows, in samples.", 256),
+        Argument(
+            "window_fn",
+            Kind.FLOATS,
+            "Factors of the `window_length` samples; by default those of DALI's Hann window, "
+            "0.5 - 0.5 cos(2 pi (i + 0.5) / `window_length`). The window of librosa and torch has no 0.5 beside i: "
+            "`window_fn=np.hanning(window_length + 1)[:-1].tolist()`.",
+            (),
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument("power", Kind.INT, "Exponent of the magnitudes: 1 or 2.", 2),
+        Argument(
+            "center_windows",
+            Kind.BOOL,
+            "Center window i at i * `window_step`; windows then exceed the signal. Otherwise, window i starts "
+            "there, and all windows lie in the signal.",
+            True,
+        ),
+        Argument(
+            "reflect_padding",
+            Kind.BOOL,
+            "Mirror the signal at its ends for windows that exceed it, instead of padding it with zeros.",
+            True,
+        ),
+        Argument("layout", Kind.LAYOUT, 'Layout of the output: "ft" (frequency, time) or "tf".', "ft"),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.decibels import to_decibels
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.reductions import REDUCTIONS
 from pipeline._kernels import Samples
@@ -23,20 +23,18 @@ from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-TO_DECIBELS = register(
-    OperatorSchema(
-        name="to_decibels",
-        doc="""Converts magnitudes to decibels: `multiplier` * log10(magnitude / `reference`), float32.
+TO_DECIBELS = declare_operator(
+    name="to_decibels",
+    doc="""Converts magnitudes to decibels: `multiplier` * log10(magnitude / `reference`), float32.
 
 Ratios of less than 10 ** (`cutoff_db` / `multiplier`) are raised to it.""",
-        inputs=(Input("data", "Magnitudes, of any shape; computed in float32."),),
-        arguments=(
-            Argument("multiplier", Kind.FLOAT, "Factor of the logarithm: 10 for powers, 20 for amplitudes.", 10.0),
-            Argument("reference", Kind.FLOAT, "Magnitude of 0 dB; by default the largest one of the sample."),
-            Argument("cutoff_db", Kind.FLOAT, "Smallest result, in decibels.", -200.0),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Magnitudes, of any shape; computed in float32."),),
+    arguments=(
+        Argument("multiplier", Kind.FLOAT, "Factor of the logarithm: 10 for powers, 20 for amplitudes.", 10.0),
+        Argument("reference", Kind.FLOAT, "Magnitude of 0 dB; by default the largest one of the sample."),
+        Argument("cutoff_db", Kind.FLOAT, "Smallest result, in decibels.", -200.0),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

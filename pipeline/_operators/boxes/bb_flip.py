@@ -7,26 +7,24 @@ from functools import cache
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-BB_FLIP = register(
-    OperatorSchema(
-        name="bb_flip",
-        doc="Mirrors boxes whose coordinates are relative to the image, from 0 to 1.",
-        inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
-        arguments=(
-            Argument("horizontal", Kind.INT, "Nonzero mirrors x.", 1, per_sample=True),
-            Argument("vertical", Kind.INT, "Nonzero mirrors y.", 0, per_sample=True),
-            Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
-        ),
-        devices=("cpu", "gpu"),
-    )
+BB_FLIP = declare_operator(
+    name="bb_flip",
+    doc="Mirrors boxes whose coordinates are relative to the image, from 0 to 1.",
+    inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
+    arguments=(
+        Argument("horizontal", Kind.INT, "Nonzero mirrors x.", 1, per_sample=True),
+        Argument("vertical", Kind.INT, "Nonzero mirrors y.", 0, per_sample=True),
+        Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -6,27 +6,25 @@ import math
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu
 from pipeline.errors import ArgumentValueError
 
-BBOX_PASTE = register(
-    OperatorSchema(
-        name="bbox_paste",
-        doc="""Computes the boxes of images that `fn.paste` places on larger canvases.
+BBOX_PASTE = declare_operator(
+    name="bbox_paste",
+    doc="""Computes the boxes of images that `fn.paste` places on larger canvases.
 
 Coordinates are relative to the image, and in the output to the canvas.""",
-        inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
-        arguments=(
-            Argument("ratio", Kind.FLOAT, "Ratio of the canvas' extents to the image's.", REQUIRED, per_sample=True),
-            Argument("paste_x", Kind.FLOAT, "Horizontal position, from 0 (left) to 1 (right).", 0.5, per_sample=True),
-            Argument("paste_y", Kind.FLOAT, "Vertical position, from 0 (top) to 1 (bottom).", 0.5, per_sample=True),
-            Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
-        ),
-    )
+    inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
+    arguments=(
+        Argument("ratio", Kind.FLOAT, "Ratio of the canvas' extents to the image's.", REQUIRED, per_sample=True),
+        Argument("paste_x", Kind.FLOAT, "Horizontal position, from 0 (left) to 1 (right).", 0.5, per_sample=True),
+        Argument("paste_y", Kind.FLOAT, "Vertical position, from 0 (top) to 1 (bottom).", 0.5, per_sample=True),
+        Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
+    ),
 )
 
 

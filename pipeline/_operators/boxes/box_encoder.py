@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.native import compiled
 from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
@@ -20,42 +20,38 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-BOX_ENCODER = register(
-    OperatorSchema(
-        name="box_encoder",
-        doc="""Assigns boxes and labels to default boxes (anchors), for the training of detectors like SSD.
+BOX_ENCODER = declare_operator(
+    name="box_encoder",
+    doc="""Assigns boxes and labels to default boxes (anchors), for the training of detectors like SSD.
 
 Each anchor gets the box with the largest intersection over union, if that exceeds `criteria`. Each box is also assigned
 to the anchor that it overlaps most. The outputs are a box for each anchor, FLOAT of x, y (the centre), width, height,
 and its label, INT32. An anchor without a box has the label 0 and its own coordinates; with `offset`, zeros.""",
-        inputs=(
-            Input("boxes", "FLOAT of shape (M, 4): left, top, right, bottom."),
-            Input("labels", "INT32 of shape (M,) or (M, 1)."),
+    inputs=(
+        Input("boxes", "FLOAT of shape (M, 4): left, top, right, bottom."),
+        Input("labels", "INT32 of shape (M,) or (M, 1)."),
+    ),
+    arguments=(
+        Argument("anchors", Kind.FLOATS, "Anchors one after the other: left, top, right, bottom.", REQUIRED),
+        Argument("criteria", Kind.FLOAT, "Intersection over union that a match must exceed, 0 to 1.", 0.5),
+        Argument(
+            "offset",
+            Kind.BOOL,
+            "Return the differences between boxes and anchors: of the centres, in units of the anchor's extents, "
+            "and the logarithms of the ratios of the extents.",
+            False,
         ),
-        arguments=(
-            Argument("anchors", Kind.FLOATS, "Anchors one after the other: left, top, right, bottom.", REQUIRED),
-            Argument("criteria", Kind.FLOAT, "Intersection over union that a match must exceed, 0 to 1.", 0.5),
-            Argument(
-                "offset",
-                Kind.BOOL,
-                "Return the differences between boxes and anchors: of the centres, in units of the anchor's extents, "
-                "and the logarithms of the ratios of the extents.",
-                False,
-            ),
-            Argument("scale", Kind.FLOAT, "Factor of boxes and anchors, for `offset`.", 1.0),
-            Argument(
-                "means", Kind.FLOATS, "Means of x, y, width, height that `offset` subtracts.", (0.0, 0.0, 0.0, 0.0)
-            ),
-            Argument(
-                "stds",
-                Kind.FLOATS,
-                "Standard deviations of x, y, width, height by which `offset` divides.",
-                (1.0, 1.0, 1.0, 1.0),
-            ),
+        Argument("scale", Kind.FLOAT, "Factor of boxes and anchors, for `offset`.", 1.0),
+        Argument("means", Kind.FLOATS, "Means of x, y, width, height that `offset` subtracts.", (0.0, 0.0, 0.0, 0.0)),
+        Argument(
+            "stds",
+            Kind.FLOATS,
+            "Standard deviations of x, y, width, height by which `offset` divides.",
+            (1.0, 1.0, 1.0, 1.0),
         ),
-        devices=("cpu", "gpu"),
-        outputs=2,
-    )
+    ),
+    devices=("cpu", "gpu"),
+    outputs=2,
 )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
@@ -26,18 +26,16 @@ def _center(axis: str) -> Argument:
     return Argument(f"center_{axis}", Kind.FLOAT, doc, 0.5, per_sample=True)
 
 
-COORD_FLIP = register(
-    OperatorSchema(
-        name="coord_flip",
-        doc="Mirrors points about a centre.",
-        inputs=(Input("points", "FLOAT, a point of one to three coordinates in each row."),),
-        arguments=(
-            *map(_flip, _AXES),
-            *map(_center, _AXES),
-            Argument("layout", Kind.LAYOUT, 'Order of the coordinates; "xyz" by default.', ""),
-        ),
-        devices=("cpu", "gpu"),
-    )
+COORD_FLIP = declare_operator(
+    name="coord_flip",
+    doc="Mirrors points about a centre.",
+    inputs=(Input("points", "FLOAT, a point of one to three coordinates in each row."),),
+    arguments=(
+        *map(_flip, _AXES),
+        *map(_center, _AXES),
+        Argument("layout", Kind.LAYOUT, 'Order of the coordinates; "xyz" by default.', ""),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.output_dtype import check_samples
@@ -18,24 +18,20 @@ from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32, DAL
 
 _DTYPES = (UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT)
 
-COORD_TRANSFORM = register(
-    OperatorSchema(
-        name="coord_transform",
-        role=Role.MAPPED_POINTS,
-        doc="Applies a linear map to points: M * point + T.",
-        inputs=(Input("points", "Of shape (..., n): FLOAT or integers of up to 32 bits."),),
-        arguments=(
-            Argument(
-                "M", Kind.FLOATS, "Matrix of m rows and n columns; a single number fills the diagonal.", None, True
-            ),
-            Argument("T", Kind.FLOATS, "Offset: m numbers, or one for all coordinates.", None, True),
-            Argument(
-                "MT", Kind.FLOATS, "`M` and `T` as one matrix of n + 1 columns; can't be used with either.", None, True
-            ),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or that of the input.", DALIDataType.FLOAT),
+COORD_TRANSFORM = declare_operator(
+    name="coord_transform",
+    role=Role.MAPPED_POINTS,
+    doc="Applies a linear map to points: M * point + T.",
+    inputs=(Input("points", "Of shape (..., n): FLOAT or integers of up to 32 bits."),),
+    arguments=(
+        Argument("M", Kind.FLOATS, "Matrix of m rows and n columns; a single number fills the diagonal.", None, True),
+        Argument("T", Kind.FLOATS, "Offset: m numbers, or one for all coordinates.", None, True),
+        Argument(
+            "MT", Kind.FLOATS, "`M` and `T` as one matrix of n + 1 columns; can't be used with either.", None, True
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or that of the input.", DALIDataType.FLOAT),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

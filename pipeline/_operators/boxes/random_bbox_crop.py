@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -34,73 +34,69 @@ Windows are drawn until one overlaps the boxes by a threshold, which is itself d
 `fn.slice`, float32 of x, y (, z); the boxes in the window; their labels, if there are labels; and with
 `output_bbox_indices` their positions among the input boxes, int32."""
 
-RANDOM_BBOX_CROP = register(
-    OperatorSchema(
-        name="random_bbox_crop",
-        random=True,
-        doc=_DOC,
-        inputs=(
-            Input("boxes", "Float32 of shape (M, 4) or (M, 6), relative to the image: 0 to 1."),
-            Input("labels", "Integers of shape (M,).", optional=True),
+RANDOM_BBOX_CROP = declare_operator(
+    name="random_bbox_crop",
+    random=True,
+    doc=_DOC,
+    inputs=(
+        Input("boxes", "Float32 of shape (M, 4) or (M, 6), relative to the image: 0 to 1."),
+        Input("labels", "Integers of shape (M,).", optional=True),
+    ),
+    arguments=(
+        Argument("thresholds", Kind.FLOATS, "Smallest overlaps; one of them is drawn.", (0.0,)),
+        Argument(
+            "threshold_type",
+            Kind.STRING,
+            'Measure of overlap: "iou", intersection over union with the window, or "overlap", the fraction of the '
+            "box that is inside.",
+            "iou",
+            choices=("iou", "overlap"),
+            unknown='Not supported ``threshold_type`` value: "{}".',
         ),
-        arguments=(
-            Argument("thresholds", Kind.FLOATS, "Smallest overlaps; one of them is drawn.", (0.0,)),
-            Argument(
-                "threshold_type",
-                Kind.STRING,
-                'Measure of overlap: "iou", intersection over union with the window, or "overlap", the fraction of the '
-                "box that is inside.",
-                "iou",
-                choices=("iou", "overlap"),
-                unknown='Not supported ``threshold_type`` value: "{}".',
-            ),
-            Argument(
-                "all_boxes_above_threshold", Kind.BOOL, "All boxes must overlap by the threshold, not only one.", True
-            ),
-            Argument("allow_no_crop", Kind.BOOL, "The whole image is one of the choices.", True),
-            Argument(
-                "scaling",
-                Kind.FLOATS,
-                "Smallest and largest extents of the window, as fractions of the image's.",
-                (1.0, 1.0),
-            ),
-            Argument(
-                "aspect_ratio",
-                Kind.FLOATS,
-                "Smallest and largest width / height; for volumes, also of width / depth and height / depth.",
-                (1.0, 1.0),
-            ),
-            Argument("input_shape", Kind.INTS, "Extents of the image in pixels, to compute aspect ratios.", None, True),
-            Argument("crop_shape", Kind.INTS, "Extents of the window in pixels; needs `input_shape`.", None, True),
-            Argument("shape_layout", Kind.LAYOUT, 'Order of these extents; "WH" or "WHD" by default.'),
-            Argument(
-                "bbox_layout",
-                Kind.LAYOUT,
-                'Order of coordinates, with far corners (X, Y, Z) or extents (W, H, D); "xyXY" or "xyzXYZ" by default.',
-            ),
-            Argument(
-                "ltrb", Kind.BOOL, "Deprecated: boxes are left, top, right, bottom, or left, top, width, height.", True
-            ),
-            Argument(
-                "bbox_prune_threshold",
-                Kind.FLOAT,
-                "Keep boxes with at least this fraction inside; by default those whose centre is inside.",
-            ),
-            Argument("num_attempts", Kind.INT, "Windows to draw for a threshold before another threshold is drawn.", 1),
-            Argument(
-                "total_num_attempts",
-                Kind.INT,
-                "Largest number of windows to draw, of which the best is taken; -1: no limit.",
-                -1,
-            ),
-            Argument(
-                "output_bbox_indices", Kind.BOOL, "Add an output: the positions of the boxes that are kept.", False
-            ),
-            Argument("quiet", Kind.BOOL, "Don't warn if no window fits.", False),
+        Argument(
+            "all_boxes_above_threshold", Kind.BOOL, "All boxes must overlap by the threshold, not only one.", True
         ),
-        outputs=_outputs,
-        optional_outputs=True,
-    )
+        Argument("allow_no_crop", Kind.BOOL, "The whole image is one of the choices.", True),
+        Argument(
+            "scaling",
+            Kind.FLOATS,
+            "Smallest and largest extents of the window, as fractions of the image's.",
+            (1.0, 1.0),
+        ),
+        Argument(
+            "aspect_ratio",
+            Kind.FLOATS,
+            "Smallest and largest width / height; for volumes, also of width / depth and height / depth.",
+            (1.0, 1.0),
+        ),
+        Argument("input_shape", Kind.INTS, "Extents of the image in pixels, to compute aspect ratios.", None, True),
+        Argument("crop_shape", Kind.INTS, "Extents of the window in pixels; needs `input_shape`.", None, True),
+        Argument("shape_layout", Kind.LAYOUT, 'Order of these extents; "WH" or "WHD" by default.'),
+        Argument(
+            "bbox_layout",
+            Kind.LAYOUT,
+            'Order of coordinates, with far corners (X, Y, Z) or extents (W, H, D); "xyXY" or "xyzXYZ" by default.',
+        ),
+        Argument(
+            "ltrb", Kind.BOOL, "Deprecated: boxes are left, top, right, bottom, or left, top, width, height.", True
+        ),
+        Argument(
+            "bbox_prune_threshold",
+            Kind.FLOAT,
+            "Keep boxes with at least this fraction inside; by default those whose centre is inside.",
+        ),
+        Argument("num_attempts", Kind.INT, "Windows to draw for a threshold before another threshold is drawn.", 1),
+        Argument(
+            "total_num_attempts",
+            Kind.INT,
+            "Largest number of windows to draw, of which the best is taken; -1: no limit.",
+            -1,
+        ),
+        Argument("output_bbox_indices", Kind.BOOL, "Add an output: the positions of the boxes that are kept.", False),
+        Argument("quiet", Kind.BOOL, "Don't warn if no window fits.", False),
+    ),
+    outputs=_outputs,
+    optional_outputs=True,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -19,29 +19,25 @@ from pipeline.tensors.cpu import Array
 # Number of pixels from which a mask is divided in order to find one of them.
 _FEW = 4096
 
-RANDOM_MASK_PIXEL = register(
-    OperatorSchema(
-        name="segmentation.random_mask_pixel",
-        random=True,
-        doc="""Draws a pixel of a mask: one of the foreground, or any.
+RANDOM_MASK_PIXEL = declare_operator(
+    name="segmentation.random_mask_pixel",
+    random=True,
+    doc="""Draws a pixel of a mask: one of the foreground, or any.
 
 The output is the position of the pixel, INT64, with an index for each dimension of the mask. All pixels of the
 foreground have the same probability; if there are none, all pixels of the mask.""",
-        inputs=(Input("mask", "Masks of any shape."),),
-        arguments=(
-            Argument(
-                "foreground", Kind.INT, "Nonzero draws from the foreground; 0 from all pixels.", 0, per_sample=True
-            ),
-            Argument("threshold", Kind.FLOAT, "The foreground has values above it.", 0.0, per_sample=True),
-            Argument(
-                "value",
-                Kind.INT,
-                "The foreground has this value; can't be used together with `threshold`.",
-                None,
-                per_sample=True,
-            ),
+    inputs=(Input("mask", "Masks of any shape."),),
+    arguments=(
+        Argument("foreground", Kind.INT, "Nonzero draws from the foreground; 0 from all pixels.", 0, per_sample=True),
+        Argument("threshold", Kind.FLOAT, "The foreground has values above it.", 0.0, per_sample=True),
+        Argument(
+            "value",
+            Kind.INT,
+            "The foreground has this value; can't be used together with `threshold`.",
+            None,
+            per_sample=True,
         ),
-    )
+    ),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.blobs import blob_boxes
 from pipeline._operator_api.arguments import Arguments
@@ -24,69 +24,65 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
     return (1 if arguments.get("format") == "box" else 2) + bool(arguments.get("output_class"))
 
 
-RANDOM_OBJECT_BBOX = register(
-    OperatorSchema(
-        name="segmentation.random_object_bbox",
-        random=True,
-        doc="""Draws an object of a segmentation map, and returns its bounding box.
+RANDOM_OBJECT_BBOX = declare_operator(
+    name="segmentation.random_object_bbox",
+    random=True,
+    doc="""Draws an object of a segmentation map, and returns its bounding box.
 
 With the probability `foreground_prob`, a class is drawn, then one of its objects: connected regions with the label of
 the class. Otherwise, and if no object is large enough, the box is the whole map. A class without a sufficiently large
 object isn't drawn. The outputs are INT32: the box, as `format` says, and with `output_class` its label.""",
-        inputs=(Input("map", "Integers of any shape: a label for each pixel."),),
-        arguments=(
-            Argument(
-                "foreground_prob", Kind.FLOAT, "Probability of the box of an object, 0 to 1.", 1.0, per_sample=True
-            ),
-            Argument(
-                "classes",
-                Kind.INTS,
-                "Labels of objects; by default all except `background`.",
-                None,
-                per_sample=True,
-            ),
-            Argument(
-                "class_weights",
-                Kind.FLOATS,
-                "Relative probabilities of `classes`, or of the labels 1, 2 and so on; by default they are equal.",
-                None,
-                per_sample=True,
-            ),
-            Argument(
-                "background",
-                Kind.INT,
-                "Label of the background; by default 0, or another number if `classes` has 0.",
-                0,
-                per_sample=True,
-            ),
-            Argument(
-                "threshold",
-                Kind.INTS,
-                "Smallest extents of a box: one for all axes or one per axis.",
-                None,
-                per_sample=True,
-            ),
-            Argument("k_largest", Kind.INT, "Draw only from this many boxes with the largest volumes."),
-            Argument(
-                "ignore_class",
-                Kind.BOOL,
-                "Draw from the objects of all classes together; can't be used together with `classes`, "
-                "`class_weights` and `output_class`.",
-                False,
-            ),
-            Argument(
-                "format",
-                Kind.STRING,
-                '"anchor_shape" and "start_end" return two outputs; "box" returns start and end in one output.',
-                "anchor_shape",
-                choices=("anchor_shape", "start_end", "box"),
-                unknown='Invalid output format: "{}"',
-            ),
-            Argument("output_class", Kind.BOOL, "Add an output: the label, or `background` for the whole map.", False),
-            Argument("cache_objects", Kind.BOOL, "Accepted for compatibility; objects are found again.", False),
+    inputs=(Input("map", "Integers of any shape: a label for each pixel."),),
+    arguments=(
+        Argument("foreground_prob", Kind.FLOAT, "Probability of the box of an object, 0 to 1.", 1.0, per_sample=True),
+        Argument(
+            "classes",
+            Kind.INTS,
+            "Labels of objects; by default all except `background`.",
+            None,
+            per_sample=True,
         ),
-        outputs=_outputs,
-    )
+        Argument(
+            "class_weights",
+            Kind.FLOATS,
+            "Relative probabilities of `classes`, or of the labels 1, 2 and so on; by default they are equal.",
+            None,
+            per_sample=True,
+        ),
+        Argument(
+            "background",
+            Kind.INT,
+            "Label of the background; by default 0, or another number if `classes` has 0.",
+            0,
+            per_sample=True,
+        ),
+        Argument(
+            "threshold",
+            Kind.INTS,
+            "Smallest extents of a box: one for all axes or one per axis.",
+            None,
+            per_sample=True,
+        ),
+        Argument("k_largest", Kind.INT, "Draw only from this many boxes with the largest volumes."),
+        Argument(
+            "ignore_class",
+            Kind.BOOL,
+            "Draw from the objects of all classes together; can't be used together with `classes`, "
+            "`class_weights` and `output_class`.",
+            False,
+        ),
+        Argument(
+            "format",
+            Kind.STRING,
+            '"anchor_shape" and "start_end" return two outputs; "box" returns start and end in one output.',
+            "anchor_shape",
+            choices=("anchor_shape", "start_end", "box"),
+            unknown='Invalid output format: "{}"',
+        ),
+        Argument("output_class", Kind.BOOL, "Add an output: the label, or `background` for the whole map.", False),
+        Argument("cache_objects", Kind.BOOL, "Accepted for compatibility; objects are found again.", False),
+    ),
+    outputs=_outputs,
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
@@ -16,28 +16,24 @@ from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-SELECT_MASKS = register(
-    OperatorSchema(
-        name="segmentation.select_masks",
-        doc="""Selects the polygons of masks, in the order of `mask_ids`.
+SELECT_MASKS = declare_operator(
+    name="segmentation.select_masks",
+    doc="""Selects the polygons of masks, in the order of `mask_ids`.
 
 Polygons and vertices have the form in which `fn.readers.coco` returns them. The outputs are the chosen polygons and
 their vertices.""",
-        inputs=(
-            Input("mask_ids", "INT32 of shape (K,): masks to select, each of them once."),
-            Input(
-                "polygons",
-                "INT32 of shape (P, 3): a polygon's mask, the index of its first vertex, and the index after its last.",
-            ),
-            Input("vertices", "Coordinates of the vertices, of shape (V, n) and any dtype."),
+    inputs=(
+        Input("mask_ids", "INT32 of shape (K,): masks to select, each of them once."),
+        Input(
+            "polygons",
+            "INT32 of shape (P, 3): a polygon's mask, the index of its first vertex, and the index after its last.",
         ),
-        arguments=(
-            Argument(
-                "reindex_masks", Kind.BOOL, "Number the masks in the order of `mask_ids`: 0, 1, and so on.", False
-            ),
-        ),
-        outputs=2,
-    )
+        Input("vertices", "Coordinates of the vertices, of shape (V, n) and any dtype."),
+    ),
+    arguments=(
+        Argument("reindex_masks", Kind.BOOL, "Number the masks in the order of `mask_ids`: 0, 1, and so on.", False),
+    ),
+    outputs=2,
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
@@ -19,26 +19,24 @@ from pipeline.types import to_numpy_type
 
 _THRESHOLDS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 
-SSD_RANDOM_CROP = register(
-    OperatorSchema(
-        name="ssd_random_crop",
-        doc="""Crops images at random, and keeps the boxes whose centre is in the window.
+SSD_RANDOM_CROP = declare_operator(
+    name="ssd_random_crop",
+    doc="""Crops images at random, and keeps the boxes whose centre is in the window.
 
 Deprecated: `fn.random_bbox_crop` has more options. Boxes are returned relative to the window. First, a threshold is
 drawn. Then windows are drawn until the intersection over union of the window with every box is at least the threshold.
 Instead of a threshold, the draw may select the whole image.""",
-        inputs=(
-            Input("images", "Images, HWC."),
-            Input("boxes", "FLOAT of shape (M, 4): left, top, right, bottom, relative to the image, from 0 to 1."),
-            Input("labels", "Integers of shape (M,) or (M, 1)."),
-        ),
-        arguments=(
-            Argument("num_attempts", Kind.INT, "Windows to draw for a threshold before another threshold is drawn.", 1),
-        ),
-        outputs=3,
-        random=True,
-        deprecated=" Use `nvidia.dali.fn.random_bbox_crop` instead.",
-    )
+    inputs=(
+        Input("images", "Images, HWC."),
+        Input("boxes", "FLOAT of shape (M, 4): left, top, right, bottom, relative to the image, from 0 to 1."),
+        Input("labels", "Integers of shape (M,) or (M, 1)."),
+    ),
+    arguments=(
+        Argument("num_attempts", Kind.INT, "Windows to draw for a threshold before another threshold is drawn.", 1),
+    ),
+    outputs=3,
+    random=True,
+    deprecated=" Use `nvidia.dali.fn.random_bbox_crop` instead.",
 )
 
 

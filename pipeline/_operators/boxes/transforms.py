@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import affine
@@ -32,7 +32,7 @@ _CENTER = Argument(
 def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
     doc += "\n\nWith an input, the result applies the input's transform first, then this one."
     matrix = Input("input", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**.", True)
-    return register(OperatorSchema(f"transforms.{name}", doc, (matrix,), (*arguments, _REVERSE), role=Role.TRANSFORM))
+    return declare_operator(f"transforms.{name}", doc, (matrix,), (*arguments, _REVERSE), role=Role.TRANSFORM)
 
 
 TRANSLATION = _declare(
@@ -75,19 +75,17 @@ CROP = _declare(
     Argument("to_end", Kind.FLOATS, "Upper corner of the second box.", (1.0,), per_sample=True),
     Argument("absolute", Kind.BOOL, "Swap corners whose start is larger than their end.", False),
 )
-COMBINE = register(
-    OperatorSchema(
-        name="transforms.combine",
-        role=Role.TRANSFORM,
-        doc="Combines transforms into one that applies them in the order of the inputs.",
-        inputs=(
-            Input("input_0", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**."),
-            Input("input_1", "As `input_0`."),
-            Input("inputs", "Further inputs, as `input_0`.", True),
-        ),
-        arguments=(Argument("reverse_order", Kind.BOOL, "Apply the last transform first.", False),),
-        variadic=True,
-    )
+COMBINE = declare_operator(
+    name="transforms.combine",
+    role=Role.TRANSFORM,
+    doc="Combines transforms into one that applies them in the order of the inputs.",
+    inputs=(
+        Input("input_0", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**."),
+        Input("input_1", "As `input_0`."),
+        Input("inputs", "Further inputs, as `input_0`.", True),
+    ),
+    arguments=(Argument("reverse_order", Kind.BOOL, "Apply the last transform first.", False),),
+    variadic=True,
 )
 
 

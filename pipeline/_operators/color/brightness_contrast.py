@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging import scale_shift
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
@@ -48,37 +48,31 @@ _CONTRAST = (
 )
 _DTYPE = Argument("dtype", Kind.DTYPE, "Dtype of the output: UINT8, INT16, INT32 or FLOAT; the input's by default.")
 
-BRIGHTNESS = register(
-    OperatorSchema(
-        name="brightness",
-        doc="""Adjusts brightness: brightness_shift * range + brightness * value.
+BRIGHTNESS = declare_operator(
+    name="brightness",
+    doc="""Adjusts brightness: brightness_shift * range + brightness * value.
 
 The range is the largest value of the output's dtype, or 1 for FLOAT.""",
-        inputs=(_INPUT,),
-        arguments=(*_BRIGHTNESS, _DTYPE),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(_INPUT,),
+    arguments=(*_BRIGHTNESS, _DTYPE),
+    devices=("cpu", "gpu"),
 )
-CONTRAST = register(
-    OperatorSchema(
-        name="contrast",
-        doc="Adjusts contrast: contrast_center + contrast * (value - contrast_center).",
-        inputs=(_INPUT,),
-        arguments=(*_CONTRAST, _DTYPE),
-        devices=("cpu", "gpu"),
-    )
+CONTRAST = declare_operator(
+    name="contrast",
+    doc="Adjusts contrast: contrast_center + contrast * (value - contrast_center).",
+    inputs=(_INPUT,),
+    arguments=(*_CONTRAST, _DTYPE),
+    devices=("cpu", "gpu"),
 )
-BRIGHTNESS_CONTRAST = register(
-    OperatorSchema(
-        name="brightness_contrast",
-        doc="""Adjusts contrast, then brightness.
+BRIGHTNESS_CONTRAST = declare_operator(
+    name="brightness_contrast",
+    doc="""Adjusts contrast, then brightness.
 
 The output is brightness_shift * range + brightness * (contrast_center + contrast * (value - contrast_center)). The
 range is the largest value of the output's dtype, or 1 for FLOAT.""",
-        inputs=(_INPUT,),
-        arguments=(*_BRIGHTNESS, *_CONTRAST, _DTYPE),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(_INPUT,),
+    arguments=(*_BRIGHTNESS, *_CONTRAST, _DTYPE),
+    devices=("cpu", "gpu"),
 )
 
 

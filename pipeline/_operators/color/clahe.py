@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.scratch import scratch
 from pipeline._kernels import Samples
@@ -25,29 +25,25 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-CLAHE = register(
-    OperatorSchema(
-        name="clahe",
-        doc="""Equalizes the histogram of each tile of an image, with a limited contrast (CLAHE), as OpenCV does.
+CLAHE = declare_operator(
+    name="clahe",
+    doc="""Equalizes the histogram of each tile of an image, with a limited contrast (CLAHE), as OpenCV does.
 
 Between the centres of tiles, their results are interpolated.""",
-        inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
-        arguments=(
-            Argument("tiles_x", Kind.INT, "Number of tiles along the width.", REQUIRED),
-            Argument("tiles_y", Kind.INT, "Number of tiles along the height.", REQUIRED),
-            Argument(
-                "clip_limit",
-                Kind.FLOAT,
-                "Largest count of a value in a histogram, relative to the mean of all values; unlimited if 0 or less.",
-                REQUIRED,
-            ),
-            Argument(
-                "luma_only", Kind.BOOL, "Equalize only the luminance of RGB images, else each channel alone.", True
-            ),
-            Argument("bins", Kind.INT, "Accepted for compatibility; there are 256 values.", 256),
+    inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
+    arguments=(
+        Argument("tiles_x", Kind.INT, "Number of tiles along the width.", REQUIRED),
+        Argument("tiles_y", Kind.INT, "Number of tiles along the height.", REQUIRED),
+        Argument(
+            "clip_limit",
+            Kind.FLOAT,
+            "Largest count of a value in a histogram, relative to the mean of all values; unlimited if 0 or less.",
+            REQUIRED,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument("luma_only", Kind.BOOL, "Equalize only the luminance of RGB images, else each channel alone.", True),
+        Argument("bins", Kind.INT, "Accepted for compatibility; there are 256 values.", 256),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

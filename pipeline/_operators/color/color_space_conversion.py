@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import color_matrix, convert_color
 from pipeline._imaging.convert import COLOR_CHANNELS
@@ -24,17 +24,15 @@ from pipeline.types import UINT8
 
 _LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC")
 
-COLOR_SPACE_CONVERSION = register(
-    OperatorSchema(
-        name="color_space_conversion",
-        doc="Converts images between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).",
-        inputs=(Input("data", f"UINT8 images, of one of the layouts {', '.join(_LAYOUTS)}."),),
-        arguments=(
-            Argument("image_type", Kind.IMAGE_TYPE, "Colour space of the input.", REQUIRED),
-            Argument("output_type", Kind.IMAGE_TYPE, "Colour space of the output.", REQUIRED),
-        ),
-        devices=("cpu", "gpu"),
-    )
+COLOR_SPACE_CONVERSION = declare_operator(
+    name="color_space_conversion",
+    doc="Converts images between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).",
+    inputs=(Input("data", f"UINT8 images, of one of the layouts {', '.join(_LAYOUTS)}."),),
+    arguments=(
+        Argument("image_type", Kind.IMAGE_TYPE, "Colour space of the input.", REQUIRED),
+        Argument("output_type", Kind.IMAGE_TYPE, "Colour space of the output.", REQUIRED),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

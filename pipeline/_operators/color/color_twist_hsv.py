@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import transform_channels
 from pipeline._kernels.expression import PixelExpression
@@ -41,9 +41,7 @@ def _declare(
     names = ", ".join(entry.name for entry in _DTYPES)
     output_dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {names}, or None for the input's.", dtype)
     common = (output_dtype, _IMAGE_TYPE) if image_type else (output_dtype,)
-    return register(
-        OperatorSchema(name, doc, inputs=(_INPUT,), arguments=(*arguments, *common), devices=("cpu", "gpu"))
-    )
+    return declare_operator(name, doc, inputs=(_INPUT,), arguments=(*arguments, *common), devices=("cpu", "gpu"))
 
 
 HUE = _declare("hue", "Rotates the hue.", _HUE)

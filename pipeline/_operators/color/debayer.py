@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
@@ -41,40 +41,38 @@ _CODES = {
     ),
 }  # fmt: skip
 
-DEBAYER = register(
-    OperatorSchema(
-        name="debayer",
-        doc="""Computes the colours of images whose pixels have one colour each, in a repeated 2 x 2 tile.
+DEBAYER = declare_operator(
+    name="debayer",
+    doc="""Computes the colours of images whose pixels have one colour each, in a repeated 2 x 2 tile.
 
 The output is RGB, HWC or FHWC.""",
-        inputs=(
-            Input(
-                "data",
-                f"UINT8 or UINT16, of one of the layouts {', '.join(_LAYOUTS)}, with one channel. Height and width "
-                "must be even.",
-            ),
+    inputs=(
+        Input(
+            "data",
+            f"UINT8 or UINT16, of one of the layouts {', '.join(_LAYOUTS)}, with one channel. Height and width "
+            "must be even.",
         ),
-        arguments=(
-            Argument(
-                "blue_position",
-                Kind.INTS,
-                "Row and column of blue in the 2 x 2 tile that begins in the second row and column: 0 or 1.",
-                REQUIRED,
-                per_sample=True,
-            ),
-            Argument(
-                "algorithm",
-                Kind.STRING,
-                'Interpolation: "bilinear_ocv" (the default); "edgeaware_ocv", along edges; "vng_ocv", by a variable '
-                'number of gradients, UINT8 and CPU only; "gray_ocv" returns grey images. "default_npp", GPU only, is '
-                "bilinear, too.",
-                None,
-                choices=(*_CODES, "default_npp"),
-                unknown="Unsupported debayer algorithm was specified: `{}`.",
-            ),
+    ),
+    arguments=(
+        Argument(
+            "blue_position",
+            Kind.INTS,
+            "Row and column of blue in the 2 x 2 tile that begins in the second row and column: 0 or 1.",
+            REQUIRED,
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "algorithm",
+            Kind.STRING,
+            'Interpolation: "bilinear_ocv" (the default); "edgeaware_ocv", along edges; "vng_ocv", by a variable '
+            'number of gradients, UINT8 and CPU only; "gray_ocv" returns grey images. "default_npp", GPU only, is '
+            "bilinear, too.",
+            None,
+            choices=(*_CODES, "default_npp"),
+            unknown="Unsupported debayer algorithm was specified: `{}`.",
+        ),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
 from pipeline._kernels import Samples
@@ -44,27 +44,23 @@ _BY_HISTOGRAM = "histogram"
 _INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
 
 
-EQUALIZE = register(
-    OperatorSchema(
-        "equalize",
-        "Equalizes the histogram of each channel and each frame.",
-        inputs=(_INPUT,),
-        devices=("cpu", "gpu"),
-    )
+EQUALIZE = declare_operator(
+    "equalize",
+    "Equalizes the histogram of each channel and each frame.",
+    inputs=(_INPUT,),
+    devices=("cpu", "gpu"),
 )
-BYTE_MAP = register(
-    OperatorSchema(
-        name="byte_map",
-        doc="Maps each value to another.",
-        inputs=(_INPUT,),
-        arguments=(
-            Argument("operation", Kind.STRING, "The map.", REQUIRED, choices=(*_BY_PARAMETER, _BY_HISTOGRAM)),
-            Argument("rule", Kind.INT, "For histograms: a `Rule`.", int(Rule.EQUALIZATION), per_sample=True),
-            Argument("parameter", Kind.FLOAT, "Parameter of the map.", 0.0, per_sample=True),
-        ),
-        devices=("cpu", "gpu"),
-        hidden=True,
-    )
+BYTE_MAP = declare_operator(
+    name="byte_map",
+    doc="Maps each value to another.",
+    inputs=(_INPUT,),
+    arguments=(
+        Argument("operation", Kind.STRING, "The map.", REQUIRED, choices=(*_BY_PARAMETER, _BY_HISTOGRAM)),
+        Argument("rule", Kind.INT, "For histograms: a `Rule`.", int(Rule.EQUALIZATION), per_sample=True),
+        Argument("parameter", Kind.FLOAT, "Parameter of the map.", 0.0, per_sample=True),
+    ),
+    devices=("cpu", "gpu"),
+    hidden=True,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._kernels.lookup import plan_look_up
@@ -27,19 +27,17 @@ _LARGEST_KEY = 65535
 #: Dtypes of tables that OpenCV supports.
 _OPENCV = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")}
 
-LOOKUP_TABLE = register(
-    OperatorSchema(
-        name="lookup_table",
-        doc="Replaces integers by values from a table.",
-        inputs=(Input("data", "Integers, of any shape."),),
-        arguments=(
-            Argument("keys", Kind.INTS, "Integers from 0 to 65535; the last of repeated keys counts.", ()),
-            Argument("values", Kind.FLOATS, "Values of the keys, one per key.", ()),
-            Argument("default_value", Kind.FLOAT, "Value of all other integers.", 0.0),
-            *dtype_arguments("Dtype of the output; values are rounded and clamped.", FLOAT)[:2],
-        ),
-        devices=("cpu", "gpu"),
-    )
+LOOKUP_TABLE = declare_operator(
+    name="lookup_table",
+    doc="Replaces integers by values from a table.",
+    inputs=(Input("data", "Integers, of any shape."),),
+    arguments=(
+        Argument("keys", Kind.INTS, "Integers from 0 to 65535; the last of repeated keys counts.", ()),
+        Argument("values", Kind.FLOATS, "Values of the keys, one per key.", ()),
+        Argument("default_value", Kind.FLOAT, "Value of all other integers.", 0.0),
+        *dtype_arguments("Dtype of the output; values are rounded and clamped.", FLOAT)[:2],
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from pipeline._audio.resampling import check_quality
 from pipeline._audio.waveform import Decoding, decode, load_decoder
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch
@@ -30,27 +30,25 @@ DECODING_ARGUMENTS = (
     ANTIALIAS,
 )
 
-AUDIO = register(
-    OperatorSchema(
-        name="decoders.audio",
-        doc="""Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile.
+AUDIO = declare_operator(
+    name="decoders.audio",
+    doc="""Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile.
 
 The outputs are the signals, of shape (samples, channels), or (samples,) with `downmix`; and the sample rates in hertz,
 float32 without dimensions.""",
-        inputs=(Input("encoded", "Contents of audio files, 1-D uint8."),),
-        arguments=(
-            *DECODING_ARGUMENTS,
-            Argument("downmix", Kind.BOOL, "Return the mean of the channels.", False),
-            Argument(
-                "sample_rate",
-                Kind.FLOAT,
-                "Sample rate to resample to, in hertz; by default that of the file.",
-                0.0,
-                per_sample=True,
-            ),
+    inputs=(Input("encoded", "Contents of audio files, 1-D uint8."),),
+    arguments=(
+        *DECODING_ARGUMENTS,
+        Argument("downmix", Kind.BOOL, "Return the mean of the channels.", False),
+        Argument(
+            "sample_rate",
+            Kind.FLOAT,
+            "Sample rate to resample to, in hertz; by default that of the file.",
+            0.0,
+            per_sample=True,
         ),
-        outputs=2,
-    )
+    ),
+    outputs=2,
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, fail
@@ -22,21 +22,19 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-DUMP_IMAGE = register(
-    OperatorSchema(
-        name="dump_image",
-        doc="""Writes each image to a file in the current folder, and returns the images unchanged.
+DUMP_IMAGE = declare_operator(
+    name="dump_image",
+    doc="""Writes each image to a file in the current folder, and returns the images unchanged.
 
 It runs even if no output of the pipeline depends on it. The file of sample 3 is `3-{suffix}-0.ppm`, in the format PPM,
 or PGM for grey images. Each batch overwrites the files of the last one.""",
-        inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
-        arguments=(
-            Argument("suffix", Kind.STRING, "Part of the names of the files.", ""),
-            Argument("input_layout", Kind.LAYOUT, 'Layout of the images: "HWC".', "HWC"),
-        ),
-        devices=("cpu", "gpu"),
-        side_effects=True,
-    )
+    inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
+    arguments=(
+        Argument("suffix", Kind.STRING, "Part of the names of the files.", ""),
+        Argument("input_layout", Kind.LAYOUT, 'Layout of the images: "HWC".', "HWC"),
+    ),
+    devices=("cpu", "gpu"),
+    side_effects=True,
 )
 
 

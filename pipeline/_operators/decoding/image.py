@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
 from pipeline._cuda.views import Lease
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale
@@ -40,51 +40,43 @@ from pipeline.types import BGR, GRAY, RGB
 
 _ENCODED = Input("encoded", f"Encoded images: the bytes of {TITLES} and other files.")
 
-IMAGE = register(
-    OperatorSchema(
-        name="decoders.image",
-        doc="Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.",
-        inputs=(_ENCODED,),
-        arguments=DECODER_ARGUMENTS,
-        devices=("cpu", "mixed"),
-    )
+IMAGE = declare_operator(
+    name="decoders.image",
+    doc="Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.",
+    inputs=(_ENCODED,),
+    arguments=DECODER_ARGUMENTS,
+    devices=("cpu", "mixed"),
 )
 
-IMAGE_RANDOM_CROP = register(
-    OperatorSchema(
-        name="decoders.image_random_crop",
-        random=True,
-        doc="""Decodes a window of random area, aspect ratio and position of each image, to HWC.
+IMAGE_RANDOM_CROP = declare_operator(
+    name="decoders.image_random_crop",
+    random=True,
+    doc="""Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
 The windows are those of `fn.random_crop_generator` with the same seed.""",
-        inputs=(_ENCODED,),
-        arguments=(*DECODER_ARGUMENTS, *RANDOM_CROP_ARGUMENTS),
-        devices=("cpu", "mixed"),
-    )
+    inputs=(_ENCODED,),
+    arguments=(*DECODER_ARGUMENTS, *RANDOM_CROP_ARGUMENTS),
+    devices=("cpu", "mixed"),
 )
 
-IMAGE_CROP = register(
-    OperatorSchema(
-        name="decoders.image_crop",
-        doc="Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image.",
-        inputs=(_ENCODED,),
-        arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
-        devices=("cpu", "mixed"),
-    )
+IMAGE_CROP = declare_operator(
+    name="decoders.image_crop",
+    doc="Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image.",
+    inputs=(_ENCODED,),
+    arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
+    devices=("cpu", "mixed"),
 )
 
-IMAGE_SLICE = register(
-    OperatorSchema(
-        name="decoders.image_slice",
-        doc="Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image.",
-        inputs=(
-            _ENCODED,
-            Input("anchor", "Positions at which the windows begin, on the CPU.", optional=True, any_device=True),
-            Input("shape_input", "Extents of the windows, on the CPU.", optional=True, any_device=True),
-        ),
-        arguments=(*DECODER_ARGUMENTS, *SLICE_ARGUMENTS),
-        devices=("cpu", "mixed"),
-    )
+IMAGE_SLICE = declare_operator(
+    name="decoders.image_slice",
+    doc="Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image.",
+    inputs=(
+        _ENCODED,
+        Input("anchor", "Positions at which the windows begin, on the CPU.", optional=True, any_device=True),
+        Input("shape_input", "Extents of the windows, on the CPU.", optional=True, any_device=True),
+    ),
+    arguments=(*DECODER_ARGUMENTS, *SLICE_ARGUMENTS),
+    devices=("cpu", "mixed"),
 )
 
 

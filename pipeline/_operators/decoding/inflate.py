@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.inflate import BLOCK, plan_inflate
 from pipeline._operator_api.batch import Batch
@@ -23,41 +23,37 @@ from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8, to_numpy_type
 
-INFLATE = register(
-    OperatorSchema(
-        name="decoders.inflate",
-        doc="""Decompresses arrays.
+INFLATE = declare_operator(
+    name="decoders.inflate",
+    doc="""Decompresses arrays.
 
 A sample is one compressed block, or several blocks of arrays with the same shape and dtype: then `chunk_offsets` or
 `chunk_sizes` is required, and the output has the blocks along a new first dimension. The missing end of an array is
 filled with zeros.""",
-        inputs=(Input("data", "Compressed data, 1-D uint8."),),
-        arguments=(
-            Argument("shape", Kind.INTS, "Shape of an array.", REQUIRED, per_sample=True),
-            Argument("dtype", Kind.DTYPE, "Dtype of the arrays.", UINT8),
-            Argument("layout", Kind.LAYOUT, "Layout of an array.", ""),
-            Argument(
-                "sequence_axis_name", Kind.LAYOUT, "Letter of the dimension of the blocks, put before `layout`.", "F"
-            ),
-            Argument(
-                "chunk_offsets",
-                Kind.INTS,
-                "Start of each block; without `chunk_sizes`, a block ends where the next one begins.",
-                None,
-                per_sample=True,
-            ),
-            Argument(
-                "chunk_sizes",
-                Kind.INTS,
-                "Size of each block; without `chunk_offsets`, a block begins where the previous one ends.",
-                None,
-                per_sample=True,
-            ),
-            Argument("algorithm", Kind.STRING, "Format of the blocks: LZ4, without a frame.", "LZ4"),
-            Argument("check_output_size", Kind.BOOL, "Accepted for compatibility; sizes are always checked.", False),
+    inputs=(Input("data", "Compressed data, 1-D uint8."),),
+    arguments=(
+        Argument("shape", Kind.INTS, "Shape of an array.", REQUIRED, per_sample=True),
+        Argument("dtype", Kind.DTYPE, "Dtype of the arrays.", UINT8),
+        Argument("layout", Kind.LAYOUT, "Layout of an array.", ""),
+        Argument("sequence_axis_name", Kind.LAYOUT, "Letter of the dimension of the blocks, put before `layout`.", "F"),
+        Argument(
+            "chunk_offsets",
+            Kind.INTS,
+            "Start of each block; without `chunk_sizes`, a block ends where the next one begins.",
+            None,
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "chunk_sizes",
+            Kind.INTS,
+            "Size of each block; without `chunk_offsets`, a block begins where the previous one ends.",
+            None,
+            per_sample=True,
+        ),
+        Argument("algorithm", Kind.STRING, "Format of the blocks: LZ4, without a frame.", "LZ4"),
+        Argument("check_output_size", Kind.BOOL, "Accepted for compatibility; sizes are always checked.", False),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

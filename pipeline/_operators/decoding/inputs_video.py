@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -29,31 +29,29 @@ remaining ones. Then the next fed video follows. Unlike with `fn.decoders.video`
 whole."""
 
 VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
-    register(
-        OperatorSchema(
-            name=name,
-            doc=doc,
-            arguments=(
-                Argument("sequence_length", Kind.INT, "Number of frames of a sequence.", REQUIRED),
-                Argument(
-                    "last_sequence_policy",
-                    Kind.STRING,
-                    "Last sequence of a video: shorter with 'partial', filled up with black frames with 'pad'.",
-                    "partial",
-                    choices=("partial", "pad"),
-                ),
-                Argument(
-                    "no_copy",
-                    Kind.BOOL,
-                    "Read the fed memory in place; it must not change until then.",
-                    False,
-                ),
-                Argument("blocking", Kind.BOOL, "Wait until another thread feeds data.", False),
-                Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline."),
+    declare_operator(
+        name=name,
+        doc=doc,
+        arguments=(
+            Argument("sequence_length", Kind.INT, "Number of frames of a sequence.", REQUIRED),
+            Argument(
+                "last_sequence_policy",
+                Kind.STRING,
+                "Last sequence of a video: shorter with 'partial', filled up with black frames with 'pad'.",
+                "partial",
+                choices=("partial", "pad"),
             ),
-            devices=("cpu", "mixed"),
-            fed=True,
-        )
+            Argument(
+                "no_copy",
+                Kind.BOOL,
+                "Read the fed memory in place; it must not change until then.",
+                False,
+            ),
+            Argument("blocking", Kind.BOOL, "Wait until another thread feeds data.", False),
+            Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline."),
+        ),
+        devices=("cpu", "mixed"),
+        fed=True,
     )
     for name, doc in (
         ("inputs.video", _DOC),

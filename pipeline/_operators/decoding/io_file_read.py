@@ -9,8 +9,8 @@ import numpy as np
 
 from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.paths import PathTable
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -18,21 +18,19 @@ from pipeline._operator_api.traits import Traits
 from pipeline._remote.urls import SCHEME_OF_FILES
 from pipeline.errors import ArgumentTypeError, OperatorError
 
-FILE_READ = register(
-    OperatorSchema(
-        name="io.file.read",
-        doc="""Reads files on the threads of the CPU stage.
+FILE_READ = declare_operator(
+    name="io.file.read",
+    doc="""Reads files on the threads of the CPU stage.
 
 A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. Relative paths are those of this
 process, or of the dataset that passes them to a server's proxy. The output is the file's bytes. URLs such as
 `s3://bucket/key` are read through fsspec, many at once (`pip install 'dali-proxy[remote]'`).""",
-        inputs=(Input("filepaths", "Paths, as 1-D uint8 or int8 arrays of their bytes."),),
-        arguments=(
-            Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never memory-mapped.", False),
-            Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
-        ),
-        role=Role.FILE_READ,
-    )
+    inputs=(Input("filepaths", "Paths, as 1-D uint8 or int8 arrays of their bytes."),),
+    arguments=(
+        Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never memory-mapped.", False),
+        Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
+    ),
+    role=Role.FILE_READ,
 )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.interrupts import pass_on_interrupt
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch
@@ -30,17 +30,15 @@ _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 #: Size of the header's length field in bytes, by version. The field follows the version.
 _LENGTHS = {b"\1\0": 2, b"\2\0": 4}
 
-NUMPY = register(
-    OperatorSchema(
-        name="decoders.numpy",
-        doc="Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.",
-        inputs=(Input("encoded", "Contents of .npy files, 1-D uint8."),),
-        arguments=(
-            Argument(
-                "dtype", Kind.DTYPE, "Dtype to convert the output to, as `fn.cast` does; by default that of the file."
-            ),
+NUMPY = declare_operator(
+    name="decoders.numpy",
+    doc="Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.",
+    inputs=(Input("encoded", "Contents of .npy files, 1-D uint8."),),
+    arguments=(
+        Argument(
+            "dtype", Kind.DTYPE, "Dtype to convert the output to, as `fn.cast` does; by default that of the file."
         ),
-    )
+    ),
 )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging.formats import TITLES, peek
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
@@ -19,22 +19,20 @@ from pipeline.errors import DecodeError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import INT64, RGB
 
-PEEK_IMAGE_SHAPE = register(
-    OperatorSchema(
-        name="peek_image_shape",
-        doc="Reads the shapes (height, width, channels) of encoded images from their headers, without decoding.",
-        inputs=(Input("encoded", f"Encoded images: the bytes of {TITLES} and other files."),),
-        arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
-            Argument(
-                "image_type",
-                Kind.IMAGE_TYPE,
-                "Colour model of the decoded image, for the channels.",
-                RGB,
-            ),
-            Argument("adjust_orientation", Kind.BOOL, "Return height and width after the EXIF rotation.", True),
+PEEK_IMAGE_SHAPE = declare_operator(
+    name="peek_image_shape",
+    doc="Reads the shapes (height, width, channels) of encoded images from their headers, without decoding.",
+    inputs=(Input("encoded", f"Encoded images: the bytes of {TITLES} and other files."),),
+    arguments=(
+        Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
+        Argument(
+            "image_type",
+            Kind.IMAGE_TYPE,
+            "Colour model of the decoded image, for the channels.",
+            RGB,
         ),
-    )
+        Argument("adjust_orientation", Kind.BOOL, "Return height and width after the EXIF rotation.", True),
+    ),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, as_pipeline_error, fail
@@ -56,14 +56,12 @@ _ARGUMENTS = (
     Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline.", True),
 )
 
-VIDEO = register(
-    OperatorSchema(
-        name="decoders.video",
-        doc=_DOC,
-        inputs=(Input("encoded", "Encoded videos: the bytes of one file per sample."),),
-        arguments=_ARGUMENTS,
-        devices=("cpu", "mixed"),
-    )
+VIDEO = declare_operator(
+    name="decoders.video",
+    doc=_DOC,
+    inputs=(Input("encoded", "Encoded videos: the bytes of one file per sample."),),
+    arguments=_ARGUMENTS,
+    devices=("cpu", "mixed"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging import convert
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
@@ -26,27 +26,25 @@ from pipeline.tensors.cpu import Array
 
 _NORMALIZED = "in fractions of the extents, not in pixels"
 
-ERASE = register(
-    OperatorSchema(
-        name="erase",
-        doc="""Erases one or more regions of samples.
+ERASE = declare_operator(
+    name="erase",
+    doc="""Erases one or more regions of samples.
 
 Several regions are concatenated: anchor=(y0, x0, y1, x1), shape=(h0, w0, h1, w1). The portions outside of the sample
 are ignored. Regions cover the whole extent of all other axes.""",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(
-            Argument("anchor", Kind.FLOATS, "Starts of the regions; zero by default.", (), per_sample=True),
-            Argument("shape", Kind.FLOATS, "Extents of the regions.", (), per_sample=True),
-            Argument("axes", Kind.INTS, "Axes of `anchor` and `shape`; by default all except the channels.", (1, 0)),
-            Argument("axis_names", Kind.STRING, "Axes as letters of the layout; overrides `axes`.", "HW"),
-            Argument("fill_value", Kind.FLOATS, "Value of the regions: one, or one per channel.", (0.0,), True),
-            Argument("normalized", Kind.BOOL, f"`anchor` and `shape` are {_NORMALIZED}.", False),
-            Argument("normalized_anchor", Kind.BOOL, f"`anchor` is {_NORMALIZED}.", False),
-            Argument("normalized_shape", Kind.BOOL, f"`shape` is {_NORMALIZED}.", False),
-            Argument("centered_anchor", Kind.BOOL, "`anchor` is the centre of the regions.", False),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(
+        Argument("anchor", Kind.FLOATS, "Starts of the regions; zero by default.", (), per_sample=True),
+        Argument("shape", Kind.FLOATS, "Extents of the regions.", (), per_sample=True),
+        Argument("axes", Kind.INTS, "Axes of `anchor` and `shape`; by default all except the channels.", (1, 0)),
+        Argument("axis_names", Kind.STRING, "Axes as letters of the layout; overrides `axes`.", "HW"),
+        Argument("fill_value", Kind.FLOATS, "Value of the regions: one, or one per channel.", (0.0,), True),
+        Argument("normalized", Kind.BOOL, f"`anchor` and `shape` are {_NORMALIZED}.", False),
+        Argument("normalized_anchor", Kind.BOOL, f"`anchor` is {_NORMALIZED}.", False),
+        Argument("normalized_shape", Kind.BOOL, f"`shape` is {_NORMALIZED}.", False),
+        Argument("centered_anchor", Kind.BOOL, "`anchor` is the centre of the regions.", False),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.filter2d import BORDERS, Border, filter2d
 from pipeline._kernels.filter import plan_filter_images
@@ -31,43 +31,41 @@ _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _DTYPES = (UINT8, INT8, UINT16, INT16, FLOAT16, FLOAT)
 
 
-FILTER = register(
-    OperatorSchema(
-        name="filter",
-        doc="Correlates images with windows, in float32. Unlike in a convolution, the windows aren't flipped.",
-        inputs=(
-            Input("data", f"Images or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
-            Input("filter", "Windows: float32 of shape (rows, columns), or one per frame.", any_device=True),
-            Input("fill_value", "Values outside of the image for a constant border: scalars.", True, True),
+FILTER = declare_operator(
+    name="filter",
+    doc="Correlates images with windows, in float32. Unlike in a convolution, the windows aren't flipped.",
+    inputs=(
+        Input("data", f"Images or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
+        Input("filter", "Windows: float32 of shape (rows, columns), or one per frame.", any_device=True),
+        Input("fill_value", "Values outside of the image for a constant border: scalars.", True, True),
+    ),
+    arguments=(
+        Argument(
+            "anchor",
+            Kind.INTS,
+            "Row and column of the window that are aligned with the output's pixel; -1 for the middle.",
+            (-1,),
+            per_sample=True,
         ),
-        arguments=(
-            Argument(
-                "anchor",
-                Kind.INTS,
-                "Row and column of the window that are aligned with the output's pixel; -1 for the middle.",
-                (-1,),
-                per_sample=True,
-            ),
-            Argument(
-                "border",
-                Kind.STRING,
-                "Values outside of the image.",
-                "reflect_101",
-                choices=tuple(BORDERS),
-                unknown="Unknown ``border_type`` was provided: ``{}``.",
-            ),
-            Argument(
-                "mode",
-                Kind.STRING,
-                '"same" keeps the size; "valid" computes only pixels whose window lies inside of the image.',
-                "same",
-                choices=("same", "valid"),
-                unknown="Unknown ``mode`` was provided: ``{}``.",
-            ),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+        Argument(
+            "border",
+            Kind.STRING,
+            "Values outside of the image.",
+            "reflect_101",
+            choices=tuple(BORDERS),
+            unknown="Unknown ``border_type`` was provided: ``{}``.",
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "mode",
+            Kind.STRING,
+            '"same" keeps the size; "valid" computes only pixels whose window lies inside of the image.',
+            "same",
+            choices=("same", "valid"),
+            unknown="Unknown ``mode`` was provided: ``{}``.",
+        ),
+        Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging import GaussianWindows, blur
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
@@ -24,25 +24,19 @@ from pipeline._operators.effects.separable import convolve_axes, convolve_axis, 
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-GAUSSIAN_BLUR = register(
-    OperatorSchema(
-        name="gaussian_blur",
-        doc="""Blurs with a Gaussian filter along all axes except frames and channels. Borders are reflected.
+GAUSSIAN_BLUR = declare_operator(
+    name="gaussian_blur",
+    doc="""Blurs with a Gaussian filter along all axes except frames and channels. Borders are reflected.
 
 If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `window_size` is set, sigma is
 (radius - 1) * 0.3 + 0.8 with a radius of (window_size - 1) / 2.""",
-        inputs=(Input("data", "Samples with channels first, last or absent; without a layout all axes are blurred."),),
-        arguments=(
-            Argument(
-                "sigma", Kind.FLOATS, "Standard deviation in pixels: one for all axes or one per axis.", (0.0,), True
-            ),
-            Argument(
-                "window_size", Kind.INTS, "Odd width of the window: one for all axes or one per axis.", (0,), True
-            ),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Samples with channels first, last or absent; without a layout all axes are blurred."),),
+    arguments=(
+        Argument("sigma", Kind.FLOATS, "Standard deviation in pixels: one for all axes or one per axis.", (0.0,), True),
+        Argument("window_size", Kind.INTS, "Odd width of the window: one for all axes or one per axis.", (0,), True),
+        Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -22,23 +22,21 @@ from pipeline.tensors.cpu import Array
 
 _LAYOUTS = ("HWC", "HW", "CHW", "FHWC", "FHW", "FCHW")
 
-GRID_MASK = register(
-    OperatorSchema(
-        name="grid_mask",
-        doc="""Erases a grid of squares, as in https://arxiv.org/abs/2001.04086. Erased pixels are 0.
+GRID_MASK = declare_operator(
+    name="grid_mask",
+    doc="""Erases a grid of squares, as in https://arxiv.org/abs/2001.04086. Erased pixels are 0.
 
 The grid consists of tiles, each with an erased square in its first corner. It is rotated about the first pixel, then
 moved.""",
-        inputs=(Input("data", f"Images, of one of the layouts {', '.join(_LAYOUTS)}; HWC or HW without a layout."),),
-        arguments=(
-            Argument("tile", Kind.INT, "Width of a tile in pixels.", 100, per_sample=True),
-            Argument("ratio", Kind.FLOAT, "Width of the erased square, as a fraction of the tile.", 0.5, True),
-            Argument("angle", Kind.FLOAT, "Rotation of the grid in radians.", 0.0, per_sample=True),
-            Argument("shift_x", Kind.FLOAT, "Horizontal shift of the grid in pixels.", 0.0, per_sample=True),
-            Argument("shift_y", Kind.FLOAT, "Vertical shift of the grid in pixels.", 0.0, per_sample=True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", f"Images, of one of the layouts {', '.join(_LAYOUTS)}; HWC or HW without a layout."),),
+    arguments=(
+        Argument("tile", Kind.INT, "Width of a tile in pixels.", 100, per_sample=True),
+        Argument("ratio", Kind.FLOAT, "Width of the erased square, as a fraction of the tile.", 0.5, True),
+        Argument("angle", Kind.FLOAT, "Rotation of the grid in radians.", 0.0, per_sample=True),
+        Argument("shift_x", Kind.FLOAT, "Horizontal shift of the grid in pixels.", 0.0, per_sample=True),
+        Argument("shift_y", Kind.FLOAT, "Vertical shift of the grid in pixels.", 0.0, per_sample=True),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

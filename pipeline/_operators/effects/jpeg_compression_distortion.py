@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._operator_api.batch import Batch
@@ -27,14 +27,12 @@ from pipeline.types import UINT8
 
 _LAYOUTS = ("HWC", "FHWC")
 
-JPEG_COMPRESSION_DISTORTION = register(
-    OperatorSchema(
-        name="jpeg_compression_distortion",
-        doc="Compresses images as JPEG with 4:2:0 chroma subsampling, and decompresses them.",
-        inputs=(Input("data", "UINT8 RGB images or sequences, HWC or FHWC."),),
-        arguments=(Argument("quality", Kind.INT, "JPEG quality; clamped to 1 to 100.", 50, per_sample=True),),
-        devices=("cpu", "gpu"),
-    )
+JPEG_COMPRESSION_DISTORTION = declare_operator(
+    name="jpeg_compression_distortion",
+    doc="Compresses images as JPEG with 4:2:0 chroma subsampling, and decompresses them.",
+    inputs=(Input("data", "UINT8 RGB images or sequences, HWC or FHWC."),),
+    arguments=(Argument("quality", Kind.INT, "JPEG quality; clamped to 1 to 100.", 50, per_sample=True),),
+    devices=("cpu", "gpu"),
 )
 
 

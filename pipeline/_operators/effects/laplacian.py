@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_window
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
@@ -28,44 +28,40 @@ _LARGEST = 31
 #: Number of axes up to which all derivatives are one expression.
 _MOST_AXES = 2
 
-LAPLACIAN = register(
-    OperatorSchema(
-        name="laplacian",
-        doc="""Computes the Laplacian: the sum of the second derivatives along all axes except frames and channels.
+LAPLACIAN = declare_operator(
+    name="laplacian",
+    doc="""Computes the Laplacian: the sum of the second derivatives along all axes except frames and channels.
 
 Each derivative is a filter along its own axis, and a smoothing filter along the other axes. It is computed in float32.
 Borders are reflected.""",
-        inputs=(Input("data", "Samples with channels first, last or absent; without a layout all axes are filtered."),),
-        arguments=(
-            Argument(
-                "window_size",
-                Kind.INTS,
-                f"Odd width of the derivative filter, 3 to {_LARGEST}: one for all axes or one per axis.",
-                (3,),
-                per_sample=True,
-            ),
-            Argument(
-                "smoothing_size",
-                Kind.INTS,
-                f"Odd width of the smoothing filter, 1 to {_LARGEST}: one for all axes or one per axis; 1 doesn't "
-                "smooth. By default it is the width of the derivative filter.",
-                None,
-                per_sample=True,
-            ),
-            Argument(
-                "scale", Kind.FLOATS, "Factors of the derivatives: one for all axes or one per axis.", (1.0,), True
-            ),
-            Argument(
-                "normalized_kernel",
-                Kind.BOOL,
-                "Scale each derivative by 2 ** (axes + 2 - widths), where `widths` is the sum of the widths of its "
-                "filters; can't be used together with `scale`.",
-                False,
-            ),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+    inputs=(Input("data", "Samples with channels first, last or absent; without a layout all axes are filtered."),),
+    arguments=(
+        Argument(
+            "window_size",
+            Kind.INTS,
+            f"Odd width of the derivative filter, 3 to {_LARGEST}: one for all axes or one per axis.",
+            (3,),
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "smoothing_size",
+            Kind.INTS,
+            f"Odd width of the smoothing filter, 1 to {_LARGEST}: one for all axes or one per axis; 1 doesn't "
+            "smooth. By default it is the width of the derivative filter.",
+            None,
+            per_sample=True,
+        ),
+        Argument("scale", Kind.FLOATS, "Factors of the derivatives: one for all axes or one per axis.", (1.0,), True),
+        Argument(
+            "normalized_kernel",
+            Kind.BOOL,
+            "Scale each derivative by 2 ** (axes + 2 - widths), where `widths` is the sum of the widths of its "
+            "filters; can't be used together with `scale`.",
+            False,
+        ),
+        Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 #: For each derivative: the weights for every axis, and the factor of the result.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
@@ -26,18 +26,14 @@ _MOST_CHANNELS = 4
 _OPENCV = (np.uint16, np.int16, np.float32)
 _WIDEST = 5
 
-MEDIAN_BLUR = register(
-    OperatorSchema(
-        name="experimental.median_blur",
-        doc="""Replaces each pixel by the median of a rectangle around it, for each channel.
+MEDIAN_BLUR = declare_operator(
+    name="experimental.median_blur",
+    doc="""Replaces each pixel by the median of a rectangle around it, for each channel.
 
 Border pixels are repeated outside of the image.""",
-        inputs=(Input("data", f"Images or sequences, of one of the layouts {', '.join(IMAGE_LAYOUTS)}."),),
-        arguments=(
-            Argument("window_size", Kind.INTS, "Odd width and height of the rectangle.", (3, 3), per_sample=True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", f"Images or sequences, of one of the layouts {', '.join(IMAGE_LAYOUTS)}."),),
+    arguments=(Argument("window_size", Kind.INTS, "Odd width and height of the rectangle.", (3, 3), per_sample=True),),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.filter2d import CV2_BORDERS, Border
@@ -35,33 +35,31 @@ _BORDERS = {
 
 
 def _declare(name: str, extreme: str) -> OperatorSchema:
-    return register(
-        OperatorSchema(
-            name=f"experimental.{name}",
-            doc=f"Replaces each pixel by the {extreme} of a rectangle around it, for each channel.",
-            inputs=(Input("data", f"Images or sequences, of one of the layouts {', '.join(IMAGE_LAYOUTS)}."),),
-            arguments=(
-                Argument("mask_size", Kind.INTS, "Width and height of the rectangle.", (3, 3), per_sample=True),
-                Argument(
-                    "anchor",
-                    Kind.INTS,
-                    "Column and row of the rectangle that are aligned with the pixel; -1 for the middle.",
-                    (-1, -1),
-                    per_sample=True,
-                ),
-                Argument(
-                    "border_mode",
-                    Kind.STRING,
-                    'Values outside of the image: "constant" ignores pixels outside; "replicate" repeats the border '
-                    'pixel, "reflect" mirrors the image including it, "reflect_101" without it, and "wrap" continues '
-                    "at the other side.",
-                    "constant",
-                    choices=tuple(_BORDERS),
-                ),
-                Argument("iterations", Kind.INT, "How often to repeat the operation.", 1),
+    return declare_operator(
+        name=f"experimental.{name}",
+        doc=f"Replaces each pixel by the {extreme} of a rectangle around it, for each channel.",
+        inputs=(Input("data", f"Images or sequences, of one of the layouts {', '.join(IMAGE_LAYOUTS)}."),),
+        arguments=(
+            Argument("mask_size", Kind.INTS, "Width and height of the rectangle.", (3, 3), per_sample=True),
+            Argument(
+                "anchor",
+                Kind.INTS,
+                "Column and row of the rectangle that are aligned with the pixel; -1 for the middle.",
+                (-1, -1),
+                per_sample=True,
             ),
-            devices=("cpu", "gpu"),
-        )
+            Argument(
+                "border_mode",
+                Kind.STRING,
+                'Values outside of the image: "constant" ignores pixels outside; "replicate" repeats the border '
+                'pixel, "reflect" mirrors the image including it, "reflect_101" without it, and "wrap" continues '
+                "at the other side.",
+                "constant",
+                choices=tuple(_BORDERS),
+            ),
+            Argument("iterations", Kind.INT, "How often to repeat the operation.", 1),
+        ),
+        devices=("cpu", "gpu"),
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, gaussian_noise, salt_and_pepper, shot_noise
 from pipeline._kernels import Samples
@@ -31,62 +31,54 @@ from pipeline.types import FLOAT, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT
 _DTYPES = (UINT8, INT8, UINT16, INT16, UINT32, INT32, UINT64, INT64, FLOAT)
 _INPUT = Input("data", "Samples of any shape: integers or FLOAT. The output has their shape and dtype.")
 
-GAUSSIAN = register(
-    OperatorSchema(
-        name="noise.gaussian",
-        random=True,
-        doc="Adds an independent, normally distributed random number to each value.",
-        inputs=(_INPUT,),
-        arguments=(
-            Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
-            Argument("stddev", Kind.FLOAT, "Standard deviation of the distribution.", 1.0, per_sample=True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+GAUSSIAN = declare_operator(
+    name="noise.gaussian",
+    random=True,
+    doc="Adds an independent, normally distributed random number to each value.",
+    inputs=(_INPUT,),
+    arguments=(
+        Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
+        Argument("stddev", Kind.FLOAT, "Standard deviation of the distribution.", 1.0, per_sample=True),
+    ),
+    devices=("cpu", "gpu"),
 )
-SHOT = register(
-    OperatorSchema(
-        name="noise.shot",
-        random=True,
-        doc="Replaces each value by factor * Poisson(value / factor), like a detector that counts events.",
-        inputs=(_INPUT,),
-        arguments=(
-            Argument("factor", Kind.FLOAT, "Value of one event; 0 doesn't change samples.", 20.0, per_sample=True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+SHOT = declare_operator(
+    name="noise.shot",
+    random=True,
+    doc="Replaces each value by factor * Poisson(value / factor), like a detector that counts events.",
+    inputs=(_INPUT,),
+    arguments=(Argument("factor", Kind.FLOAT, "Value of one event; 0 doesn't change samples.", 20.0, per_sample=True),),
+    devices=("cpu", "gpu"),
 )
-SALT_AND_PEPPER = register(
-    OperatorSchema(
-        name="noise.salt_and_pepper",
-        random=True,
-        doc="Replaces randomly chosen values by the value of salt or of pepper.",
-        inputs=(_INPUT,),
-        arguments=(
-            Argument("prob", Kind.FLOAT, "Probability that a value is replaced.", 0.05, per_sample=True),
-            Argument("salt_vs_pepper", Kind.FLOAT, "Probability that a replaced value is salt.", 0.5, per_sample=True),
-            Argument(
-                "salt_val",
-                Kind.FLOAT,
-                "Value of salt; by default the dtype's largest, or 1.0 for FLOAT.",
-                per_sample=True,
-            ),
-            Argument(
-                "pepper_val",
-                Kind.FLOAT,
-                "Value of pepper; by default the dtype's smallest, or -1.0 for FLOAT.",
-                per_sample=True,
-            ),
-            Argument(
-                "per_channel",
-                Kind.BOOL,
-                "Replace the channels of a pixel independently. Otherwise the layout must have C; without a layout, C "
-                "is the last dimension.",
-                False,
-            ),
+SALT_AND_PEPPER = declare_operator(
+    name="noise.salt_and_pepper",
+    random=True,
+    doc="Replaces randomly chosen values by the value of salt or of pepper.",
+    inputs=(_INPUT,),
+    arguments=(
+        Argument("prob", Kind.FLOAT, "Probability that a value is replaced.", 0.05, per_sample=True),
+        Argument("salt_vs_pepper", Kind.FLOAT, "Probability that a replaced value is salt.", 0.5, per_sample=True),
+        Argument(
+            "salt_val",
+            Kind.FLOAT,
+            "Value of salt; by default the dtype's largest, or 1.0 for FLOAT.",
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "pepper_val",
+            Kind.FLOAT,
+            "Value of pepper; by default the dtype's smallest, or -1.0 for FLOAT.",
+            per_sample=True,
+        ),
+        Argument(
+            "per_channel",
+            Kind.BOOL,
+            "Replace the channels of a pixel independently. Otherwise the layout must have C; without a layout, C "
+            "is the last dimension.",
+            False,
+        ),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import affine
 from pipeline._operator_api.batch import Batch
@@ -23,50 +23,48 @@ from pipeline.types import FLOAT, to_numpy_type
 
 _MODES = {"expand": 1.0, "halfway": 0.5, "fixed": 0.0}
 
-BBOX_ROTATE = register(
-    OperatorSchema(
-        name="bbox_rotate",
-        doc="""Computes the boxes of images that `fn.rotate` rotates.
+BBOX_ROTATE = declare_operator(
+    name="bbox_rotate",
+    doc="""Computes the boxes of images that `fn.rotate` rotates.
 
 Boxes are cut off at the edge of the output. Those of which less than `remove_threshold` remains are removed, with their
 labels. The outputs are the boxes, and their labels if there are labels.""",
-        inputs=(
-            Input("boxes", "FLOAT of shape (N, 4)."),
-            Input("labels", "Integers of shape (N,) or (N, 1).", optional=True),
+    inputs=(
+        Input("boxes", "FLOAT of shape (N, 4)."),
+        Input("labels", "Integers of shape (N,) or (N, 1).", optional=True),
+    ),
+    arguments=(
+        Argument("angle", Kind.FLOAT, "Angle in degrees, counter-clockwise.", REQUIRED, per_sample=True),
+        Argument("input_shape", Kind.INTS, "Extents of the image, before its rotation.", REQUIRED, per_sample=True),
+        Argument("shape_layout", Kind.LAYOUT, "Order of these extents.", "HW"),
+        Argument("keep_size", Kind.BOOL, "`fn.rotate` keeps the size of the image.", False),
+        Argument("size", Kind.FLOATS, "Height and width of the rotated image, as in `fn.rotate`.", (), True),
+        Argument(
+            "bbox_layout",
+            Kind.LAYOUT,
+            '"xyXY": left, top, right, bottom; "xyWH": left, top, width, height.',
+            "xyXY",
+            choices=("xyXY", "xyWH"),
+            unknown="Unknown bbox_layout: {}.",
         ),
-        arguments=(
-            Argument("angle", Kind.FLOAT, "Angle in degrees, counter-clockwise.", REQUIRED, per_sample=True),
-            Argument("input_shape", Kind.INTS, "Extents of the image, before its rotation.", REQUIRED, per_sample=True),
-            Argument("shape_layout", Kind.LAYOUT, "Order of these extents.", "HW"),
-            Argument("keep_size", Kind.BOOL, "`fn.rotate` keeps the size of the image.", False),
-            Argument("size", Kind.FLOATS, "Height and width of the rotated image, as in `fn.rotate`.", (), True),
-            Argument(
-                "bbox_layout",
-                Kind.LAYOUT,
-                '"xyXY": left, top, right, bottom; "xyWH": left, top, width, height.',
-                "xyXY",
-                choices=("xyXY", "xyWH"),
-                unknown="Unknown bbox_layout: {}.",
-            ),
-            Argument("bbox_normalized", Kind.BOOL, "Boxes are fractions of the extents, not pixels.", True),
-            Argument(
-                "mode",
-                Kind.STRING,
-                '"expand": each box holds the whole rotated box; "fixed": it keeps its width and height, which '
-                'are exchanged by angles around 90 degrees; "halfway": the mean of both.',
-                "expand",
-                choices=tuple(_MODES),
-                unknown="Unknown mode: {}.",
-            ),
-            Argument(
-                "remove_threshold",
-                Kind.FLOAT,
-                "Smallest fraction of a box that must remain, from 0 to below 1.",
-                0.1,
-            ),
+        Argument("bbox_normalized", Kind.BOOL, "Boxes are fractions of the extents, not pixels.", True),
+        Argument(
+            "mode",
+            Kind.STRING,
+            '"expand": each box holds the whole rotated box; "fixed": it keeps its width and height, which '
+            'are exchanged by angles around 90 degrees; "halfway": the mean of both.',
+            "expand",
+            choices=tuple(_MODES),
+            unknown="Unknown mode: {}.",
         ),
-        optional_outputs=True,
-    )
+        Argument(
+            "remove_threshold",
+            Kind.FLOAT,
+            "Smallest fraction of a box that must remain, from 0 to below 1.",
+            0.1,
+        ),
+    ),
+    optional_outputs=True,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -27,19 +27,17 @@ from pipeline._operators.geometry.windows import (
 )
 from pipeline.tensors.cpu import Array
 
-CROP = register(
-    OperatorSchema(
-        name="crop",
-        doc="Crops windows of a given size out of images, volumes or sequences.",
-        inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
-        arguments=(
-            *CROP_ARGUMENTS,
-            policy_argument(BORDER_POLICIES),
-            fill_argument(),
-            *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
-        ),
-        devices=("cpu", "gpu"),
-    )
+CROP = declare_operator(
+    name="crop",
+    doc="Crops windows of a given size out of images, volumes or sequences.",
+    inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+    arguments=(
+        *CROP_ARGUMENTS,
+        policy_argument(BORDER_POLICIES),
+        fill_argument(),
+        *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from pipeline import _imaging as imaging
 from pipeline._cached_property import cached_property
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.pixel_choices import PixelChoices
@@ -48,26 +48,22 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT16, INT8, UINT8, to_dali_type
 
-CROP_MIRROR_NORMALIZE = register(
-    OperatorSchema(
-        name="crop_mirror_normalize",
-        doc="""Crops, mirrors and normalises images, and converts their layout and dtype, in one pass.
+CROP_MIRROR_NORMALIZE = declare_operator(
+    name="crop_mirror_normalize",
+    doc="""Crops, mirrors and normalises images, and converts their layout and dtype, in one pass.
 
 The output is (pixel - mean) / std * scale + shift. Without crop arguments the window is the whole image.""",
-        inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
-        arguments=(
-            *CROP_ARGUMENTS,
-            *NORMALIZATION_ARGUMENTS,
-            Argument("mirror", Kind.INT, "Nonzero swaps left and right.", 0, per_sample=True),
-            Argument(
-                "output_layout", Kind.LAYOUT, "A permutation of the input's layout; empty keeps the layout.", "CHW"
-            ),
-            policy_argument(POLICIES),
-            fill_argument(),
-            *dtype_arguments("Dtype of the output: FLOAT, FLOAT16, INT8 or UINT8. Integers are rounded.", FLOAT),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+    arguments=(
+        *CROP_ARGUMENTS,
+        *NORMALIZATION_ARGUMENTS,
+        Argument("mirror", Kind.INT, "Nonzero swaps left and right.", 0, per_sample=True),
+        Argument("output_layout", Kind.LAYOUT, "A permutation of the input's layout; empty keeps the layout.", "CHW"),
+        policy_argument(POLICIES),
+        fill_argument(),
+        *dtype_arguments("Dtype of the output: FLOAT, FLOAT16, INT8 or UINT8. Integers are rounded.", FLOAT),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 _DTYPES = (FLOAT, FLOAT16, INT8, UINT8)

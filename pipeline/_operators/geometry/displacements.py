@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
@@ -30,25 +30,23 @@ from pipeline.types import DALIInterpType
 
 
 def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
-    return register(
-        OperatorSchema(
-            name=name,
-            random=name == "jitter",
-            doc=doc,
-            inputs=(Input("data", "Images, HWC."),),
-            arguments=(
-                *arguments,
-                Argument("mask", Kind.INT, "0 returns the image unchanged.", 1, per_sample=True),
-                Argument("fill_value", Kind.FLOAT, "Value outside of the image.", 0.0),
-                Argument(
-                    "interp_type",
-                    Kind.INTERP,
-                    "INTERP_NN for the nearest pixel, or INTERP_LINEAR.",
-                    DALIInterpType.INTERP_NN,
-                ),
+    return declare_operator(
+        name=name,
+        random=name == "jitter",
+        doc=doc,
+        inputs=(Input("data", "Images, HWC."),),
+        arguments=(
+            *arguments,
+            Argument("mask", Kind.INT, "0 returns the image unchanged.", 1, per_sample=True),
+            Argument("fill_value", Kind.FLOAT, "Value outside of the image.", 0.0),
+            Argument(
+                "interp_type",
+                Kind.INTERP,
+                "INTERP_NN for the nearest pixel, or INTERP_LINEAR.",
+                DALIInterpType.INTERP_NN,
             ),
-            devices=("cpu", "gpu"),
-        )
+        ),
+        devices=("cpu", "gpu"),
     )
 
 

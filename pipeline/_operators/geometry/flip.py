@@ -10,8 +10,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.pixel_choices import PixelChoices
 from pipeline._operator_api.arguments import Arguments
@@ -22,18 +22,16 @@ from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
 
-FLIP = register(
-    OperatorSchema(
-        name="flip",
-        doc="Mirrors samples along the chosen dimensions.",
-        inputs=(Input("data", f"Images, of one of the layouts {', '.join(FLIP_LAYOUTS)}; HWC without a layout."),),
-        arguments=(
-            Argument("horizontal", Kind.INT, "Nonzero swaps left and right.", 1, per_sample=True),
-            Argument("vertical", Kind.INT, "Nonzero swaps top and bottom.", 0, per_sample=True),
-            Argument("depthwise", Kind.INT, "Nonzero swaps front and back of a volume.", 0, per_sample=True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+FLIP = declare_operator(
+    name="flip",
+    doc="Mirrors samples along the chosen dimensions.",
+    inputs=(Input("data", f"Images, of one of the layouts {', '.join(FLIP_LAYOUTS)}; HWC without a layout."),),
+    arguments=(
+        Argument("horizontal", Kind.INT, "Nonzero swaps left and right.", 1, per_sample=True),
+        Argument("vertical", Kind.INT, "Nonzero swaps top and bottom.", 0, per_sample=True),
+        Argument("depthwise", Kind.INT, "Nonzero swaps front and back of a volume.", 0, per_sample=True),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 _ARGUMENTS = {"H": "vertical", "W": "horizontal", "D": "depthwise"}

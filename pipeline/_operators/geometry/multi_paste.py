@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
 from pipeline._kernels.paste_regions import REGION, plan_paste_regions
@@ -37,31 +37,29 @@ def _positions(name: str, doc: str) -> tuple[Argument, Argument]:
     )
 
 
-MULTI_PASTE = register(
-    OperatorSchema(
-        name="multi_paste",
-        doc="""Pastes regions of images onto a canvas, one after the other. The rest of the canvas is 0.
+MULTI_PASTE = declare_operator(
+    name="multi_paste",
+    doc="""Pastes regions of images onto a canvas, one after the other. The rest of the canvas is 0.
 
 Without `in_ids`, there is one region from each input. With it, each number is the position of a sample in the batch of
 the only input. Regions must lie inside of their images and of the canvas.""",
-        inputs=(Input("data", "Images or sequences, HWC or FHWC, all of one dtype."),),
-        arguments=(
-            Argument("in_ids", Kind.INTS, "Position in the batch of each region's image.", None, per_sample=True),
-            *_positions("in_anchors", "First pixels of the regions; by default the first ones of the images"),
-            *_positions("shapes", "Extents of the regions; by default they extend to the end of the image"),
-            *_positions("out_anchors", "First pixels of the regions on the canvas; by default the canvas' first one"),
-            Argument(
-                "output_size",
-                Kind.INTS,
-                "Height and width of the canvas; by default the extents of the images, if all of them are the same.",
-                None,
-                per_sample=True,
-            ),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's."),
+    inputs=(Input("data", "Images or sequences, HWC or FHWC, all of one dtype."),),
+    arguments=(
+        Argument("in_ids", Kind.INTS, "Position in the batch of each region's image.", None, per_sample=True),
+        *_positions("in_anchors", "First pixels of the regions; by default the first ones of the images"),
+        *_positions("shapes", "Extents of the regions; by default they extend to the end of the image"),
+        *_positions("out_anchors", "First pixels of the regions on the canvas; by default the canvas' first one"),
+        Argument(
+            "output_size",
+            Kind.INTS,
+            "Height and width of the canvas; by default the extents of the images, if all of them are the same.",
+            None,
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-        variadic=True,
-    )
+        Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's."),
+    ),
+    devices=("cpu", "gpu"),
+    variadic=True,
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.convert import convert_color
 from pipeline._operator_api.batch import Batch
@@ -31,30 +31,28 @@ _PRESETS = {
 }
 _COLORS = ("RGB", "BGR", "GRAY")
 
-OPTICAL_FLOW = register(
-    OperatorSchema(
-        name="optical_flow",
-        doc="""Computes the motion of pixels between successive frames.
+OPTICAL_FLOW = declare_operator(
+    name="optical_flow",
+    doc="""Computes the motion of pixels between successive frames.
 
 The output is float32 of shape (frames - 1, height / `output_grid`, width / `output_grid`, 2): x and y, in pixels of the
 input, from each frame to the next one. The method is OpenCV's dense inverse search (Kroeger et al. 2016), which runs on
 the CPU: frames on the GPU are copied there, and their vectors back. DALI uses the optical flow engine of NVIDIA's GPUs
 instead, so its vectors differ.""",
-        inputs=(
-            Input("data", "Sequences, uint8, FHWC."),
-            Input("hints", "With `enable_external_hints`: vectors to start from, FHWC like the output.", True),
-        ),
-        arguments=(
-            Argument("preset", Kind.FLOAT, "0 for the best quality, 0.5, or 1 for the highest speed.", 0.0),
-            Argument("output_grid", Kind.INT, "Width of the squares of pixels that share a vector: 1, 2 or 4.", 4),
-            Argument("output_format", Kind.INT, "Deprecated name of `output_grid`.", replaced_by="output_grid"),
-            Argument("enable_temporal_hints", Kind.BOOL, "Start from the vectors of the previous frames.", False),
-            Argument("enable_external_hints", Kind.BOOL, "Start from the second input.", False),
-            Argument("hint_grid", Kind.INT, "Width of the squares of the second input: 1, 2, 4 or 8.", 4),
-            Argument("image_type", Kind.IMAGE_TYPE, "Color space of the frames: RGB, BGR or GRAY.", RGB),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(
+        Input("data", "Sequences, uint8, FHWC."),
+        Input("hints", "With `enable_external_hints`: vectors to start from, FHWC like the output.", True),
+    ),
+    arguments=(
+        Argument("preset", Kind.FLOAT, "0 for the best quality, 0.5, or 1 for the highest speed.", 0.0),
+        Argument("output_grid", Kind.INT, "Width of the squares of pixels that share a vector: 1, 2 or 4.", 4),
+        Argument("output_format", Kind.INT, "Deprecated name of `output_grid`.", replaced_by="output_grid"),
+        Argument("enable_temporal_hints", Kind.BOOL, "Start from the vectors of the previous frames.", False),
+        Argument("enable_external_hints", Kind.BOOL, "Start from the second input.", False),
+        Argument("hint_grid", Kind.INT, "Width of the squares of the second input: 1, 2, 4 or 8.", 4),
+        Argument("image_type", Kind.IMAGE_TYPE, "Color space of the frames: RGB, BGR or GRAY.", RGB),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
@@ -20,24 +20,20 @@ from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-PAD = register(
-    OperatorSchema(
-        name="pad",
-        doc="""Pads samples at their end, along chosen axes.
+PAD = declare_operator(
+    name="pad",
+    doc="""Pads samples at their end, along chosen axes.
 
 An axis gets the extent of the largest sample of the batch, or that of `shape` unless the sample is larger.""",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(
-            Argument("fill_value", Kind.FLOAT, "Value of the padding.", 0.0, per_sample=True),
-            Argument("axes", Kind.INTS, "Axes to pad; all by default. Negative ones count from the end.", (), True),
-            Argument("axis_names", Kind.LAYOUT, "Alternative to `axes`: letters of the layout."),
-            Argument("shape", Kind.INTS, "Extents along these axes; -1 for the largest of the batch.", None, True),
-            Argument(
-                "align", Kind.INTS, "Round extents up to multiples: one for all axes or one per axis.", None, True
-            ),
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(
+        Argument("fill_value", Kind.FLOAT, "Value of the padding.", 0.0, per_sample=True),
+        Argument("axes", Kind.INTS, "Axes to pad; all by default. Negative ones count from the end.", (), True),
+        Argument("axis_names", Kind.LAYOUT, "Alternative to `axes`: letters of the layout."),
+        Argument("shape", Kind.INTS, "Extents along these axes; -1 for the largest of the batch.", None, True),
+        Argument("align", Kind.INTS, "Round extents up to multiples: one for all axes or one per axis.", None, True),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

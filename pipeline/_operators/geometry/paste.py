@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import choose_layout
@@ -20,21 +20,19 @@ from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-PASTE = register(
-    OperatorSchema(
-        name="paste",
-        doc="Pastes images onto larger canvases of one colour.",
-        inputs=(Input("data", "Images, HWC."),),
-        arguments=(
-            Argument("ratio", Kind.FLOAT, "Ratio of the canvas' extents to the image's; 1 or more.", REQUIRED, True),
-            Argument("fill_value", Kind.INTS, "Colour of the canvas: one value, or `n_channels`.", REQUIRED),
-            Argument("n_channels", Kind.INT, "Channels of the colour.", 3),
-            Argument("paste_x", Kind.FLOAT, "Horizontal position, from 0 (left) to 1 (right).", 0.5, True),
-            Argument("paste_y", Kind.FLOAT, "Vertical position, from 0 (top) to 1 (bottom).", 0.5, True),
-            Argument("min_canvas_size", Kind.FLOAT, "Smallest extent of the canvas in pixels.", 0.0, True),
-        ),
-        devices=("cpu", "gpu"),
-    )
+PASTE = declare_operator(
+    name="paste",
+    doc="Pastes images onto larger canvases of one colour.",
+    inputs=(Input("data", "Images, HWC."),),
+    arguments=(
+        Argument("ratio", Kind.FLOAT, "Ratio of the canvas' extents to the image's; 1 or more.", REQUIRED, True),
+        Argument("fill_value", Kind.INTS, "Colour of the canvas: one value, or `n_channels`.", REQUIRED),
+        Argument("n_channels", Kind.INT, "Channels of the colour.", 3),
+        Argument("paste_x", Kind.FLOAT, "Horizontal position, from 0 (left) to 1 (right).", 0.5, True),
+        Argument("paste_y", Kind.FLOAT, "Vertical position, from 0 (top) to 1 (bottom).", 0.5, True),
+        Argument("min_canvas_size", Kind.FLOAT, "Smallest extent of the canvas in pixels.", 0.0, True),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

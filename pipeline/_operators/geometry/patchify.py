@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.patches import ORDERS, PatchLayout, patchify
 from pipeline._kernels.expression import PixelExpression
@@ -33,34 +33,32 @@ from pipeline.types import FLOAT
 _LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
 _NORMALIZATION = tuple([argument for argument in NORMALIZATION_ARGUMENTS if argument.name != "pad_output"])
 
-PATCHIFY = register(
-    OperatorSchema(
-        name="patchify",
-        doc="""Divides images and videos into patches, and normalises them: (pixel - mean) / std * scale + shift.
+PATCHIFY = declare_operator(
+    name="patchify",
+    doc="""Divides images and videos into patches, and normalises them: (pixel - mean) / std * scale + shift.
 
 A sample of the output has a row for each patch, and no layout: (T * H * W, features), where T, H and W count patches.
 The rows are in the order of time, then of squares of `merge_size` x `merge_size` patches, and the patches of a square
 are adjacent. The last frame is repeated until the frames fill the last patches: an image fills `temporal_patch_size`
 frames. Height and width must be multiples of `patch_size * merge_size`; `smart_resize` makes them so. On a GPU, the
 patches are computed in the same kernel as the operators before it. DALI has no such operator.""",
-        inputs=(Input("data", f"Images or videos, {', '.join(_LAYOUTS)}; HWC or FHWC without a layout."),),
-        arguments=(
-            Argument("patch_size", Kind.INT, "Rows and columns of a patch.", REQUIRED),
-            Argument("merge_size", Kind.INT, "Side of the squares of patches that a model merges: 2 for Qwen-VL.", 1),
-            Argument("temporal_patch_size", Kind.INT, "Frames of a patch: 2 for Qwen-VL.", 1),
-            Argument(
-                "order",
-                Kind.STRING,
-                "Order of the elements of a patch: channels, frames, rows and columns (Qwen-VL), or channels last "
-                "(SigLIP 2).",
-                "CTHW",
-                choices=ORDERS,
-            ),
-            *_NORMALIZATION,
-            Argument("dtype", Kind.DTYPE, "Dtype of the output. Integers are rounded.", FLOAT),
+    inputs=(Input("data", f"Images or videos, {', '.join(_LAYOUTS)}; HWC or FHWC without a layout."),),
+    arguments=(
+        Argument("patch_size", Kind.INT, "Rows and columns of a patch.", REQUIRED),
+        Argument("merge_size", Kind.INT, "Side of the squares of patches that a model merges: 2 for Qwen-VL.", 1),
+        Argument("temporal_patch_size", Kind.INT, "Frames of a patch: 2 for Qwen-VL.", 1),
+        Argument(
+            "order",
+            Kind.STRING,
+            "Order of the elements of a patch: channels, frames, rows and columns (Qwen-VL), or channels last "
+            "(SigLIP 2).",
+            "CTHW",
+            choices=ORDERS,
         ),
-        devices=("cpu", "gpu"),
-    )
+        *_NORMALIZATION,
+        Argument("dtype", Kind.DTYPE, "Dtype of the output. Integers are rounded.", FLOAT),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

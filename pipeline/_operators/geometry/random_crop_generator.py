@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
@@ -16,18 +16,16 @@ from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, R
 from pipeline.errors import ArgumentTypeError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 
-RANDOM_CROP_GENERATOR = register(
-    OperatorSchema(
-        name="random_crop_generator",
-        random=True,
-        doc="""Draws cropping windows of random area and aspect ratio.
+RANDOM_CROP_GENERATOR = declare_operator(
+    name="random_crop_generator",
+    random=True,
+    doc="""Draws cropping windows of random area and aspect ratio.
 
 The two int32 outputs are the first pixel of the window (y, x) and its extents (height, width). Crop with
 `fn.slice(images, start=anchor, shape=shape, axes=[0, 1])`.""",
-        inputs=(Input("shapes", "Shapes of the images, HW or HWC: integers, for example from `images.shape()`."),),
-        arguments=RANDOM_CROP_ARGUMENTS,
-        outputs=2,
-    )
+    inputs=(Input("shapes", "Shapes of the images, HW or HWC: integers, for example from `images.shape()`."),),
+    arguments=RANDOM_CROP_ARGUMENTS,
+    outputs=2,
 )
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
@@ -17,24 +17,20 @@ from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, Res
 from pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
 from pipeline.errors import ArgumentValueError, PipelineError
 
-RANDOM_RESIZED_CROP = register(
-    OperatorSchema(
-        name="random_resized_crop",
-        random=True,
-        doc="""Crops a window of random area and aspect ratio, and resizes it.
+RANDOM_RESIZED_CROP = declare_operator(
+    name="random_resized_crop",
+    random=True,
+    doc="""Crops a window of random area and aspect ratio, and resizes it.
 
 Filters read pixels beyond the border of the window if the image continues there. All frames of a sequence have the
 same window.""",
-        inputs=(Input("data", "Images or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout."),),
-        arguments=(
-            Argument(
-                "size", Kind.INTS, "Size of the output in pixels: (height, width), or one number for both.", REQUIRED
-            ),
-            *RANDOM_CROP_ARGUMENTS,
-            *FILTER_ARGUMENTS,
-        ),
-        devices=("cpu", "gpu"),
-    )
+    inputs=(Input("data", "Images or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout."),),
+    arguments=(
+        Argument("size", Kind.INTS, "Size of the output in pixels: (height, width), or one number for both.", REQUIRED),
+        *RANDOM_CROP_ARGUMENTS,
+        *FILTER_ARGUMENTS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.filter2d import Border
@@ -31,34 +31,32 @@ from pipeline.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_
 _MOST_CHANNELS = 4
 _OPENCV = (np.uint8, np.uint16, np.int16, np.float32)
 
-REMAP = register(
-    OperatorSchema(
-        name="experimental.remap",
-        doc="""Computes images from positions in other images: the output at (x, y) is the input at (mapx, mapy).
+REMAP = declare_operator(
+    name="experimental.remap",
+    doc="""Computes images from positions in other images: the output at (x, y) is the input at (mapx, mapy).
 
 The output is as large as the maps. Pixels outside of the input are 0.""",
-        inputs=(
-            Input("data", "Images or sequences, HWC or FHWC."),
-            Input("mapx", "Horizontal positions: float32, HW or HWC with one channel; for sequences also FHW or FHWC."),
-            Input("mapy", "Vertical positions, of the same shape as `mapx`."),
+    inputs=(
+        Input("data", "Images or sequences, HWC or FHWC."),
+        Input("mapx", "Horizontal positions: float32, HW or HWC with one channel; for sequences also FHW or FHWC."),
+        Input("mapy", "Vertical positions, of the same shape as `mapx`."),
+    ),
+    arguments=(
+        Argument(
+            "interp",
+            Kind.INTERP,
+            "INTERP_NN, INTERP_LINEAR, INTERP_CUBIC, or INTERP_LANCZOS3 for OpenCV's Lanczos filter.",
+            INTERP_LINEAR,
         ),
-        arguments=(
-            Argument(
-                "interp",
-                Kind.INTERP,
-                "INTERP_NN, INTERP_LINEAR, INTERP_CUBIC, or INTERP_LANCZOS3 for OpenCV's Lanczos filter.",
-                INTERP_LINEAR,
-            ),
-            Argument(
-                "pixel_origin",
-                Kind.STRING,
-                'Position (0, 0): the outer "corner" or the "center" of the first pixel.',
-                "corner",
-                choices=("corner", "center"),
-            ),
+        Argument(
+            "pixel_origin",
+            Kind.STRING,
+            'Position (0, 0): the outer "corner" or the "center" of the first pixel.',
+            "corner",
+            choices=("corner", "center"),
         ),
-        devices=("cpu", "gpu"),
-    )
+    ),
+    devices=("cpu", "gpu"),
 )
 
 _TAPS = {INTERP_NN: 1, INTERP_LINEAR: 2, INTERP_CUBIC: 4, INTERP_LANCZOS3: 8}

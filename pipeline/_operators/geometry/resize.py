@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import _imaging as imaging
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.axes import IS_SMOOTH, axis_tables, keeps_rows
@@ -53,24 +53,20 @@ def _output_count(arguments: Mapping[str, Any]) -> int:
 
 
 def _declare(name: str, doc: str) -> OperatorSchema:
-    return register(
-        OperatorSchema(
-            name=name,
-            doc=doc,
-            inputs=(
-                Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),
+    return declare_operator(
+        name=name,
+        doc=doc,
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
+        arguments=(
+            *RESIZE_ARGUMENTS,
+            *FILTER_ARGUMENTS,
+            Argument(
+                "save_attrs", Kind.BOOL, "Add a second output: extents of the input along the spatial axes.", False
             ),
-            arguments=(
-                *RESIZE_ARGUMENTS,
-                *FILTER_ARGUMENTS,
-                Argument(
-                    "save_attrs", Kind.BOOL, "Add a second output: extents of the input along the spatial axes.", False
-                ),
-                IGNORED_IMAGE_TYPE,
-            ),
-            devices=("cpu", "gpu"),
-            outputs=_output_count,
-        )
+            IGNORED_IMAGE_TYPE,
+        ),
+        devices=("cpu", "gpu"),
+        outputs=_output_count,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cached_property import cached_property
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
@@ -41,15 +41,13 @@ def _declare(name: str, doc: str, antialias: bool, deprecated: str | None = None
     mirror = Argument(
         "mirror", Kind.INT, "Sum of 1 (flip the width), 2 (flip the height) and 4 (flip the depth).", 0, per_sample=True
     )
-    return register(
-        OperatorSchema(
-            name,
-            f"{doc}\n\nWhere a window exceeds the resized image, the edge pixels of the image are repeated.",
-            (Input("data", "Images, volumes or sequences, as for `resize`."),),
-            (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
-            devices=("cpu", "gpu"),
-            deprecated=deprecated,
-        )
+    return declare_operator(
+        name,
+        f"{doc}\n\nWhere a window exceeds the resized image, the edge pixels of the image are repeated.",
+        (Input("data", "Images, volumes or sequences, as for `resize`."),),
+        (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
+        devices=("cpu", "gpu"),
+        deprecated=deprecated,
     )
 
 

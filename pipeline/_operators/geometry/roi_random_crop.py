@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -18,24 +18,22 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-ROI_RANDOM_CROP = register(
-    OperatorSchema(
-        name="roi_random_crop",
-        random=True,
-        doc="""Draws the position of a window of a given shape that contains as much as possible of a region.
+ROI_RANDOM_CROP = declare_operator(
+    name="roi_random_crop",
+    random=True,
+    doc="""Draws the position of a window of a given shape that contains as much as possible of a region.
 
 A region smaller than the window lies inside of it; otherwise the window lies inside of the region. With an input or
 `in_shape`, the window also lies inside of the data. The output is the first element of the window, INT64, with an index
 for each axis of `crop_shape`.""",
-        inputs=(Input("data", "Samples that will be cropped, of which only the shape is read.", optional=True),),
-        arguments=(
-            Argument("crop_shape", Kind.INTS, "Extents of the window.", REQUIRED, per_sample=True),
-            Argument("roi_start", Kind.INTS, "First element of the region.", REQUIRED, per_sample=True),
-            Argument("roi_end", Kind.INTS, "End of the region.", None, per_sample=True),
-            Argument("roi_shape", Kind.INTS, "Extents of the region; instead of `roi_end`.", None, per_sample=True),
-            Argument("in_shape", Kind.INTS, "Extents of the data; can't be used together with an input.", None, True),
-        ),
-    )
+    inputs=(Input("data", "Samples that will be cropped, of which only the shape is read.", optional=True),),
+    arguments=(
+        Argument("crop_shape", Kind.INTS, "Extents of the window.", REQUIRED, per_sample=True),
+        Argument("roi_start", Kind.INTS, "First element of the region.", REQUIRED, per_sample=True),
+        Argument("roi_end", Kind.INTS, "End of the region.", None, per_sample=True),
+        Argument("roi_shape", Kind.INTS, "Extents of the region; instead of `roi_end`.", None, per_sample=True),
+        Argument("in_shape", Kind.INTS, "Extents of the data; can't be used together with an input.", None, True),
+    ),
 )
 
 

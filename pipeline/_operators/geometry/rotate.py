@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import affine
 from pipeline._operator_api.batch import Batch
@@ -17,31 +17,29 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
-ROTATE = register(
-    OperatorSchema(
-        name="rotate",
-        doc="Rotates images, volumes or sequences about their centre. By default the output holds all pixels.",
-        inputs=(Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
-        arguments=(
-            Argument(
-                "angle",
-                Kind.FLOAT,
-                "Angle in degrees, counter-clockwise. About the axis z, volumes turn from x to y: that is clockwise, "
-                "because y points down.",
-                REQUIRED,
-                True,
-            ),
-            Argument(
-                "axis",
-                Kind.FLOATS,
-                "Rotation axis of volumes: x, y and z (along width, height and depth), not all zero.",
-                per_sample=True,
-            ),
-            Argument("keep_size", Kind.BOOL, "Keep the size of the input.", False),
-            *WARP_ARGUMENTS,
+ROTATE = declare_operator(
+    name="rotate",
+    doc="Rotates images, volumes or sequences about their centre. By default the output holds all pixels.",
+    inputs=(Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
+    arguments=(
+        Argument(
+            "angle",
+            Kind.FLOAT,
+            "Angle in degrees, counter-clockwise. About the axis z, volumes turn from x to y: that is clockwise, "
+            "because y points down.",
+            REQUIRED,
+            True,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "axis",
+            Kind.FLOATS,
+            "Rotation axis of volumes: x, y and z (along width, height and depth), not all zero.",
+            per_sample=True,
+        ),
+        Argument("keep_size", Kind.BOOL, "Keep the size of the input.", False),
+        *WARP_ARGUMENTS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 # An extent that exceeds an integer by less than this, in pixels, is rounded down to it.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Input
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -29,31 +29,29 @@ from pipeline._operators.geometry.windows import (
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-SLICE = register(
-    OperatorSchema(
-        name="slice",
-        doc="""Slices samples along chosen axes.
+SLICE = declare_operator(
+    name="slice",
+    doc="""Slices samples along chosen axes.
 
 Named arguments define the window, or two more inputs: its anchor (first elements) and its shape. Relative values are
 multiplied by the extent of the axis before they are rounded.""",
-        inputs=(
-            Input("data", "Samples of any shape."),
-            Input(
-                "anchor",
-                "First elements of the windows: one number per axis, a fraction if float.",
-                True,
-                any_device=True,
-            ),
-            Input("shape_input", "Extents of the windows, likewise.", True, any_device=True),
+    inputs=(
+        Input("data", "Samples of any shape."),
+        Input(
+            "anchor",
+            "First elements of the windows: one number per axis, a fraction if float.",
+            True,
+            any_device=True,
         ),
-        arguments=(
-            *SLICE_ARGUMENTS,
-            policy_argument(BORDER_POLICIES),
-            fill_argument(),
-            *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
-        ),
-        devices=("cpu", "gpu"),
-    )
+        Input("shape_input", "Extents of the windows, likewise.", True, any_device=True),
+    ),
+    arguments=(
+        *SLICE_ARGUMENTS,
+        policy_argument(BORDER_POLICIES),
+        fill_argument(),
+        *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.patches import smart_sizes
 from pipeline._operator_api.batch import Batch
@@ -20,8 +20,7 @@ from pipeline.errors import ArgumentValueError, PipelineError
 
 _MODES = ("nearest", "largest")
 
-SMART_RESIZE = register(
-    OperatorSchema(
+SMART_RESIZE = declare_operator(
         name="smart_resize",
         doc="""Resizes images so that height and width are multiples of `factor`, and the number of pixels is limited.
 
@@ -46,8 +45,7 @@ models (mode "nearest") and of SigLIP 2 NaFlex (mode "largest"). DALI has no suc
             *FILTER_ARGUMENTS,
         ),
         devices=("cpu", "gpu"),
-    )
-)  # fmt: skip
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

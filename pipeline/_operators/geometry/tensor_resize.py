@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pipeline import _imaging as imaging
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.resample import ResamplePlan
@@ -34,37 +34,35 @@ _SHARED = ("max_size", "mode", "subpixel_scale", "roi_start", "roi_end", "roi_re
 _MIN_SIZE = 0.1
 _ROUNDINGS: dict[str, Callable[[float], int]] = {"round": round_half_away, "truncate": math.trunc, "ceil": math.ceil}
 
-TENSOR_RESIZE = register(
-    OperatorSchema(
-        name="tensor_resize",
-        doc="""Resizes any axes of arrays, by `sizes` or by `scales`.
+TENSOR_RESIZE = declare_operator(
+    name="tensor_resize",
+    doc="""Resizes any axes of arrays, by `sizes` or by `scales`.
 
 Filters are widened along axes that shrink (`antialias`). Outside of the array its edge is repeated.""",
-        inputs=(Input("data", "Samples of any shape."),),
-        arguments=(
-            Argument("sizes", Kind.FLOATS, "Extents of the output; `mode` sets those that are 0.", None, True),
-            Argument("scales", Kind.FLOATS, "Ratios of the output's extents to the input's.", None, True),
-            Argument("axes", Kind.INTS, "Axes of `sizes`, `scales` and the region; by default all axes."),
-            Argument("axis_names", Kind.LAYOUT, "The same as letters of the layout; instead of `axes`."),
-            Argument(
-                "size_rounding",
-                Kind.STRING,
-                'Rounding of extents: "round" to the nearest integer, "truncate", or "ceil".',
-                "round",
-                choices=tuple(_ROUNDINGS),
-            ),
-            Argument(
-                "alignment",
-                Kind.FLOATS,
-                "Point of the region that keeps its position if an extent is rounded, from 0 (start) to 1 (end).",
-                (0.5,),
-                per_sample=True,
-            ),
-            *(argument for argument in RESIZE_ARGUMENTS if argument.name in _SHARED),
-            *FILTER_ARGUMENTS,
+    inputs=(Input("data", "Samples of any shape."),),
+    arguments=(
+        Argument("sizes", Kind.FLOATS, "Extents of the output; `mode` sets those that are 0.", None, True),
+        Argument("scales", Kind.FLOATS, "Ratios of the output's extents to the input's.", None, True),
+        Argument("axes", Kind.INTS, "Axes of `sizes`, `scales` and the region; by default all axes."),
+        Argument("axis_names", Kind.LAYOUT, "The same as letters of the layout; instead of `axes`."),
+        Argument(
+            "size_rounding",
+            Kind.STRING,
+            'Rounding of extents: "round" to the nearest integer, "truncate", or "ceil".',
+            "round",
+            choices=tuple(_ROUNDINGS),
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "alignment",
+            Kind.FLOATS,
+            "Point of the region that keeps its position if an extent is rounded, from 0 (start) to 1 (end).",
+            (0.5,),
+            per_sample=True,
+        ),
+        *(argument for argument in RESIZE_ARGUMENTS if argument.name in _SHARED),
+        *FILTER_ARGUMENTS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._imaging import affine
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -16,33 +16,27 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-WARP_AFFINE = register(
-    OperatorSchema(
-        name="warp_affine",
-        doc="""Warps images, volumes or sequences by affine transforms.
+WARP_AFFINE = declare_operator(
+    name="warp_affine",
+    doc="""Warps images, volumes or sequences by affine transforms.
 
 The output at (x, y) is the input at the position matrix * (x, y, 1). Positions are relative to the outer corner of the
 first pixel, whose centre is at (0.5, 0.5).""",
-        inputs=(
-            Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
-            Input(
-                "mtx", "Alternative to `matrix`: float32 of shape (2, 3); (3, 4) for volumes.", True, any_device=True
-            ),
+    inputs=(
+        Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
+        Input("mtx", "Alternative to `matrix`: float32 of shape (2, 3); (3, 4) for volumes.", True, any_device=True),
+    ),
+    arguments=(
+        Argument("matrix", Kind.FLOATS, "The transform, row by row: 6 values; 12 for volumes.", (), per_sample=True),
+        Argument(
+            "inverse_map",
+            Kind.BOOL,
+            "The transform maps the output to the input; False: the input to the output.",
+            True,
         ),
-        arguments=(
-            Argument(
-                "matrix", Kind.FLOATS, "The transform, row by row: 6 values; 12 for volumes.", (), per_sample=True
-            ),
-            Argument(
-                "inverse_map",
-                Kind.BOOL,
-                "The transform maps the output to the input; False: the input to the output.",
-                True,
-            ),
-            *WARP_ARGUMENTS,
-        ),
-        devices=("cpu", "gpu"),
-    )
+        *WARP_ARGUMENTS,
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.filter2d import CV2_BORDERS, Border
@@ -45,54 +45,50 @@ _BORDERS = {
 _FILTERS = {INTERP_NN: cv2.INTER_NEAREST, INTERP_LINEAR: cv2.INTER_LINEAR, INTERP_CUBIC: cv2.INTER_CUBIC}
 _TAPS = {INTERP_NN: 1, INTERP_LINEAR: 2, INTERP_CUBIC: 4}
 
-WARP_PERSPECTIVE = register(
-    OperatorSchema(
-        name="experimental.warp_perspective",
-        doc="""Warps images or sequences by perspective transforms, as OpenCV's `warpPerspective` does.
+WARP_PERSPECTIVE = declare_operator(
+    name="experimental.warp_perspective",
+    doc="""Warps images or sequences by perspective transforms, as OpenCV's `warpPerspective` does.
 
 The output at (x, y) is the input at (u / w, v / w), where (u, v, w) is the product of the matrix and (x, y, 1).""",
-        inputs=(
-            Input("data", f"Images or sequences, of one of the layouts {', '.join(IMAGE_LAYOUTS)}."),
-            Input("mtx", "Alternative to `matrix`: float32 of shape (3, 3).", True, any_device=True),
+    inputs=(
+        Input("data", f"Images or sequences, of one of the layouts {', '.join(IMAGE_LAYOUTS)}."),
+        Input("mtx", "Alternative to `matrix`: float32 of shape (3, 3).", True, any_device=True),
+    ),
+    arguments=(
+        Argument("matrix", Kind.FLOATS, "The transform, row by row: 9 values.", (), per_sample=True),
+        Argument(
+            "inverse_map",
+            Kind.BOOL,
+            "The transform maps the output to the input; False: the input to the output.",
+            True,
         ),
-        arguments=(
-            Argument("matrix", Kind.FLOATS, "The transform, row by row: 9 values.", (), per_sample=True),
-            Argument(
-                "inverse_map",
-                Kind.BOOL,
-                "The transform maps the output to the input; False: the input to the output.",
-                True,
-            ),
-            Argument(
-                "size",
-                Kind.FLOATS,
-                "Height and width of the output, which are rounded; by default the input's.",
-                (),
-                per_sample=True,
-            ),
-            Argument(
-                "pixel_origin",
-                Kind.STRING,
-                'Position (0, 0): the outer "corner" or the "center" of the first pixel.',
-                "corner",
-                choices=("corner", "center"),
-            ),
-            Argument("interp_type", Kind.INTERP, "INTERP_NN, INTERP_LINEAR or INTERP_CUBIC.", INTERP_LINEAR),
-            Argument(
-                "border_mode",
-                Kind.STRING,
-                'Values outside of the input: "constant" is `fill_value`, "replicate" the border pixel, "reflect" '
-                'mirrors the image including the border pixel, "reflect_101" without it, and "wrap" continues at the '
-                "other side.",
-                "constant",
-                choices=tuple(_BORDERS),
-            ),
-            Argument(
-                "fill_value", Kind.FLOATS, "Values of a constant border: one, or one per channel; 0 by default.", ()
-            ),
+        Argument(
+            "size",
+            Kind.FLOATS,
+            "Height and width of the output, which are rounded; by default the input's.",
+            (),
+            per_sample=True,
         ),
-        devices=("cpu", "gpu"),
-    )
+        Argument(
+            "pixel_origin",
+            Kind.STRING,
+            'Position (0, 0): the outer "corner" or the "center" of the first pixel.',
+            "corner",
+            choices=("corner", "center"),
+        ),
+        Argument("interp_type", Kind.INTERP, "INTERP_NN, INTERP_LINEAR or INTERP_CUBIC.", INTERP_LINEAR),
+        Argument(
+            "border_mode",
+            Kind.STRING,
+            'Values outside of the input: "constant" is `fill_value`, "replicate" the border pixel, "reflect" '
+            'mirrors the image including the border pixel, "reflect_101" without it, and "wrap" continues at the '
+            "other side.",
+            "constant",
+            choices=tuple(_BORDERS),
+        ),
+        Argument("fill_value", Kind.FLOATS, "Values of a constant border: one, or one per channel; 0 by default.", ()),
+    ),
+    devices=("cpu", "gpu"),
 )
 
 

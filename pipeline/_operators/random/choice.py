@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Input, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operators.random.distribution import SHAPE, SHAPE_LIKE, DistributionCpu
 from pipeline.errors import ArgumentValueError
@@ -17,20 +17,18 @@ from pipeline.tensors.cpu import Array
 # Largest allowed difference between 1 and the sum of the probabilities.
 _TOLERANCE = 1e-4
 
-CHOICE = register(
-    OperatorSchema(
-        name="random.choice",
-        random=True,
-        doc="Draws elements of an array. The output has the dtype of the elements.",
-        inputs=(
-            Input("a", "Elements, along the first dimension; or an integer n, to draw from 0 to n - 1."),
-            SHAPE_LIKE,
-        ),
-        arguments=(
-            Argument("p", Kind.FLOATS, "Probability of each element; by default all are equal.", per_sample=True),
-            SHAPE,
-        ),
-    )
+CHOICE = declare_operator(
+    name="random.choice",
+    random=True,
+    doc="Draws elements of an array. The output has the dtype of the elements.",
+    inputs=(
+        Input("a", "Elements, along the first dimension; or an integer n, to draw from 0 to n - 1."),
+        SHAPE_LIKE,
+    ),
+    arguments=(
+        Argument("p", Kind.FLOATS, "Probability of each element; by default all are equal.", per_sample=True),
+        SHAPE,
+    ),
 )
 
 

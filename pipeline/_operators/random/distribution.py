@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._cuda.launch import MAX_SAMPLES
-from pipeline._declaration.registry import register
+from pipeline._declaration.registry import declare_operator
 from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, normal_quantiles
@@ -48,10 +48,8 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
     dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {dtypes}. Numbers are rounded and clamped to it.")
     devices = ("cpu", "gpu") if gpu else ("cpu",)
     role = Role.DISTRIBUTION if gpu else None
-    return register(
-        OperatorSchema(
-            f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices, random=True, role=role
-        )
+    return declare_operator(
+        f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices, random=True, role=role
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import Argument, Kind, Role
 from pipeline._external_source.spec import ONLY_PARALLEL, SourceOutput, describe_source
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, apply_operator
@@ -160,31 +160,29 @@ def _for_each(key: str, value: Any, count: int) -> list[Any]:
     return [*value, *[None] * (count - len(value))]
 
 
-EXTERNAL_SOURCE = register(
-    OperatorSchema(
-        name="external_source",
-        doc=external_source.__doc__ or "",
-        arguments=(
-            Argument("layout", Kind.LAYOUT, "Layout of the samples, such as HWC."),
-            Argument("dtype", Kind.DTYPE, "Required dtype of the data; by default any."),
-            Argument("ndim", Kind.INT, "Required number of dimensions of the samples; by default any."),
-            Argument(
-                "no_copy",
-                Kind.BOOL,
-                "Read the fed memory in place; it must not change until the batch is complete.",
-                False,
-            ),
-            Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
-            Argument("repeat_last", Kind.BOOL, "Use the last batch again if no new data was fed.", False),
-            Argument("use_copy_kernel", Kind.BOOL, "Copy data on a GPU with a kernel.", False),
-            Argument("cuda_stream", Kind.OBJECT, "Stream that computes data on a GPU."),
-            Argument("source", Kind.OBJECT, "The source and the index of its output; None for fed data."),
+EXTERNAL_SOURCE = declare_operator(
+    name="external_source",
+    doc=external_source.__doc__ or "",
+    arguments=(
+        Argument("layout", Kind.LAYOUT, "Layout of the samples, such as HWC."),
+        Argument("dtype", Kind.DTYPE, "Required dtype of the data; by default any."),
+        Argument("ndim", Kind.INT, "Required number of dimensions of the samples; by default any."),
+        Argument(
+            "no_copy",
+            Kind.BOOL,
+            "Read the fed memory in place; it must not change until the batch is complete.",
+            False,
         ),
-        devices=("cpu", "gpu"),
-        fed=True,
-        role=Role.EXTERNAL_SOURCE,
-        function=external_source,
-    )
+        Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
+        Argument("repeat_last", Kind.BOOL, "Use the last batch again if no new data was fed.", False),
+        Argument("use_copy_kernel", Kind.BOOL, "Copy data on a GPU with a kernel.", False),
+        Argument("cuda_stream", Kind.OBJECT, "Stream that computes data on a GPU."),
+        Argument("source", Kind.OBJECT, "The source and the index of its output; None for fed data."),
+    ),
+    devices=("cpu", "gpu"),
+    fed=True,
+    role=Role.EXTERNAL_SOURCE,
+    function=external_source,
 )
 
 

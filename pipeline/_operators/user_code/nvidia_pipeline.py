@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, Role
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -26,25 +26,23 @@ def _output_count(arguments: Mapping[str, Any]) -> int:
     return int(arguments["output_count"])
 
 
-NVIDIA_PIPELINE = register(
-    OperatorSchema(
-        name="nvidia_pipeline",
-        doc="""Runs a pipeline of NVIDIA DALI.
+NVIDIA_PIPELINE = declare_operator(
+    name="nvidia_pipeline",
+    doc="""Runs a pipeline of NVIDIA DALI.
 
 It feeds the inputs and copies the outputs batch by batch. Random numbers depend on the order of the batches. After an
 error the pipeline is built again, because DALI's pipelines can't continue.""",
-        inputs=(Input("data", "Batch for each external source of the pipeline.", optional=True),),
-        arguments=(
-            Argument("serialized", Kind.OBJECT, "Result of the pipeline's `serialize`.", REQUIRED),
-            Argument("input_names", Kind.STRINGS, "Names of the external sources, in the order of the inputs.", ()),
-            Argument("output_count", Kind.INT, "Number of outputs.", REQUIRED),
-        ),
-        devices=("cpu", "mixed"),
-        outputs=_output_count,
-        variadic=True,
-        hidden=True,
-        role=Role.NVIDIA_PIPELINE,
-    )
+    inputs=(Input("data", "Batch for each external source of the pipeline.", optional=True),),
+    arguments=(
+        Argument("serialized", Kind.OBJECT, "Result of the pipeline's `serialize`.", REQUIRED),
+        Argument("input_names", Kind.STRINGS, "Names of the external sources, in the order of the inputs.", ()),
+        Argument("output_count", Kind.INT, "Number of outputs.", REQUIRED),
+    ),
+    devices=("cpu", "mixed"),
+    outputs=_output_count,
+    variadic=True,
+    hidden=True,
+    role=Role.NVIDIA_PIPELINE,
 )
 
 

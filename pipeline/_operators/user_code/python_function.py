@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipeline._declaration.registry import implements, register
+from pipeline._declaration.registry import declare_operator, implements
 from pipeline._declaration.schema import RANDOM_STATE, REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
@@ -35,49 +35,47 @@ runs in worker processes. It may modify its arguments. It runs even if no output
 If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
 torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random
 numbers are."""
-    return register(
-        OperatorSchema(
-            name=name,
-            doc=doc,
-            inputs=(Input("data", "Samples of any shape.", optional=True),),
-            arguments=(
-                Argument("function", Kind.OBJECT, "The function.", REQUIRED),
-                Argument("num_outputs", Kind.INT, "Number of outputs that the function returns, or 0.", 1),
-                Argument("batch_processing", Kind.BOOL, "Call the function once per batch, with lists.", batches),
-                Argument(
-                    "output_layouts",
-                    Kind.STRINGS,
-                    "Layouts of the outputs, or of the first ones.",
-                ),
-                Argument(
-                    "parallel",
-                    Kind.BOOL,
-                    "Run the function in worker processes of the pipeline, as many as `py_num_workers` or "
-                    "`num_threads`, whichever is more. By default, a server measures whether functions of samples are "
-                    "faster there, and other pipelines call functions in their own process.",
-                ),
-                Argument(
-                    "timeout",
-                    Kind.FLOAT,
-                    "Seconds that a call may take in a worker process. Then the process is killed, and the error "
-                    "shows its stack. No limit by default.",
-                ),
-                *arguments,
+    return declare_operator(
+        name=name,
+        doc=doc,
+        inputs=(Input("data", "Samples of any shape.", optional=True),),
+        arguments=(
+            Argument("function", Kind.OBJECT, "The function.", REQUIRED),
+            Argument("num_outputs", Kind.INT, "Number of outputs that the function returns, or 0.", 1),
+            Argument("batch_processing", Kind.BOOL, "Call the function once per batch, with lists.", batches),
+            Argument(
+                "output_layouts",
+                Kind.STRINGS,
+                "Layouts of the outputs, or of the first ones.",
             ),
-            devices=("cpu", "gpu"),
-            outputs=_outputs,
-            variadic=True,
-            side_effects=True,
-            random=True,
-            hidden=hidden,
-            class_parameters=(
-                ("function", None),
-                ("num_outputs", 1),
-                ("device", None),
-                *((each.name, each.default) for each in arguments),
-                ("batch_processing", batches),
+            Argument(
+                "parallel",
+                Kind.BOOL,
+                "Run the function in worker processes of the pipeline, as many as `py_num_workers` or "
+                "`num_threads`, whichever is more. By default, a server measures whether functions of samples are "
+                "faster there, and other pipelines call functions in their own process.",
             ),
-        )
+            Argument(
+                "timeout",
+                Kind.FLOAT,
+                "Seconds that a call may take in a worker process. Then the process is killed, and the error "
+                "shows its stack. No limit by default.",
+            ),
+            *arguments,
+        ),
+        devices=("cpu", "gpu"),
+        outputs=_outputs,
+        variadic=True,
+        side_effects=True,
+        random=True,
+        hidden=hidden,
+        class_parameters=(
+            ("function", None),
+            ("num_outputs", 1),
+            ("device", None),
+            *((each.name, each.default) for each in arguments),
+            ("batch_processing", batches),
+        ),
     )
 
 

@@ -156,13 +156,14 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def lint(session: nox.Session) -> None:
-    """Check style and types; the examples are also checked by pyright, as editors do."""
+    """Check style and types; pyright, which editors use, also checks the examples and the first pages."""
     session.install("-c", "constraints.txt", "-e", ".[test,examples,video]", "pyright[nodejs]", *EXTRAS["bench"])
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("mypy", "--config-file=", "--ignore-missing-imports", "--python-version=3.10", "examples")
     session.run("pyright")
+    session.run("python", "-m", "pytest", "tests/test_documents.py", "-k", "editors")
 
 
 @nox.session(python="3.11")

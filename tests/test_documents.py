@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -55,22 +56,40 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
     assert not ABSENT_GPU.sub("", run.stderr)
 
 
-@pytest.mark.timeout(300)  # without a cache, mypy reads torch
-def test_first_pages_and_transforms_have_types(tmp_path: Path) -> None:
-    """Mypy accepts the code of the first pages that users read, and knows the transforms."""
+def write_first_pages(folder: Path) -> list[str]:
+    """Write the code of the first pages that users read, and return the names of the files."""
     tutorial = blocks("docs/tutorial.md")
     texts = {
         "photos.py": "".join(code for title, code in tutorial if title == "photos.py"),
         "tutorial.py": "".join(code for title, code in tutorial if title != "photos.py"),
         "readme.py": "".join(code for _, code in blocks("README.md")),
     }
-    texts["transforms.py"] = "from pipeline.torchvision import Compose, Resize\nCompose([Resize(8)])\nResize(siz=8)\n"
     for name, text in texts.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="nox --session lint installs pyright")
+def test_editors_accept_the_first_pages(tmp_path: Path) -> None:
+    write_first_pages(tmp_path)
+    settings = {"extraPaths": [str(ROOT)], "pythonVersion": "3.10", "reportMissingModuleSource": "none"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    program = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(tmp_path)]
+    run = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.timeout(300)  # without a cache, mypy reads torch
+def test_first_pages_and_transforms_have_types(tmp_path: Path) -> None:
+    """Mypy accepts the code of the first pages that users read, and knows the transforms."""
+    wrong = "from pipeline.torchvision import Compose, Resize\nCompose([Resize(8)])\nResize(siz=8)\n"
+    (tmp_path / "transforms.py").write_text(wrong, encoding="utf-8")
+    names = [*write_first_pages(tmp_path), "transforms.py"]
     options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--no-error-summary"]
     cache = f"--cache-dir={ROOT / '.mypy_cache' / 'documents'}"
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, cache, *texts],
+        [sys.executable, "-m", "mypy", *options, cache, *names],
         cwd=tmp_path,
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,

@@ -18,7 +18,7 @@ def main() -> int:
     made.add_argument("what", choices=("plan", "patches", "step"))
     made.add_argument("--device", default="cpu", help='"cpu", or "cuda:0" ("cuda" for step, one GPU for each rank)')
     made.add_argument("--samples", type=int, default=60_000, help="plan: number of samples")
-    made.add_argument("--tokens", type=int, default=8192, help="plan, step: tokens of a batch")
+    made.add_argument("--tokens", type=int, default=8192, help="plan, step: tokens of a batch, at least 2,560")
     made.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="patches: threads")
     made.add_argument("--batch-size", type=int, default=32, help="patches: images of a batch")
     made.add_argument("--seconds", type=float, default=5.0, help="patches: duration of each measurement")

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.packing.attention import attend
 from benchmarks.packing.samples import GRID
 
 __all__ = ["Block", "Model"]
@@ -38,13 +39,8 @@ class Block(nn.Module):
             query, key, value = (part.transpose(1, 2) for part in parts)
             attended = functional.scaled_dot_product_attention(query, key, value, is_causal=causal).transpose(1, 2)
         else:
-            nested = [
-                torch.nested.nested_tensor_from_jagged(part.contiguous(), offsets, min_seqlen=1, max_seqlen=longest)
-                for part in parts
-            ]
-            query, key, value = (part.transpose(1, 2) for part in nested)
-            attended = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
-            attended = attended.transpose(1, 2).values()
+            query, key, value = (part.contiguous() for part in parts)
+            attended = attend(query, key, value, offsets, longest, causal)
         x = x + self.joined(attended.reshape(x.shape))
         return x + self.wide(self.norms[1](x))
 

@@ -112,7 +112,7 @@ def _theirs(device: str, source: str) -> Callable[[list[Any]], int]:
 
     def run(batch: list[Any]) -> int:
         if source == "jpeg":
-            images = [decode_jpeg(torch.from_numpy(file)) for file in batch]
+            images = [decode_jpeg(torch.from_numpy(file.copy())) for file in batch]
         else:
             images = [torch.from_numpy(image).permute(2, 0, 1) for image in batch]
         return len(processor(images, device=device, return_tensors="pt")["pixel_values"])

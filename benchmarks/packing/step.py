@@ -100,7 +100,7 @@ def _run(
 def _batch(drawn: Drawn, indices: list[int], padded: bool, device: str) -> dict[str, Any]:
     lengths, patches = drawn.lengths[indices], drawn.patches[indices]
     images = patches[patches > 0] if patches.any() else np.array([4])
-    offsets, image_offsets = (np.concatenate([[0], np.cumsum(each)]) for each in (lengths, images))
+    offsets, image_offsets = (np.concatenate([[0], np.cumsum(each)]).astype(np.int32) for each in (lengths, images))
     rows = [np.where(np.arange(length) < count // 4, 2, 5) for length, count in zip(lengths, patches, strict=True)]
     if not patches.any():
         rows[0][0] = 2  # one image of four patches, so that the vision tower has a gradient

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ RESULTS = "benchmarks/results"
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 IMAGES = ROOT / "docs" / "images"
-DEVICES = {"cpu": "CPU", "gpu": "GPU", "mixed": 'GPU, from bytes on the CPU (`device="mixed"`)'}
+DEVICES = {"cpu": "CPU", "gpu": "GPU", "mixed": "GPU (`device='mixed'`; in `dynamic` also `'gpu'`)"}
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -79,7 +80,7 @@ def describe(schema: OperatorSchema) -> str:
     parts += [schema.doc, f"```python\n{example(schema.name)}\n```"]
     if (IMAGES / f"{schema.name}.jpg").exists():
         parts.append(f"![Before and after `fn.{schema.name}`](../images/{schema.name}.jpg){{ loading=lazy }}")
-    parts.append(f"Runs on: {', '.join(DEVICES[device] for device in schema.devices)}.")
+    parts.append(f"Runs on the {' and the '.join(DEVICES[device] for device in schema.devices)}.")
     if synonyms := SYNONYMS.get(schema.name):
         parts[-1] += f" Other libraries: {', '.join(f'`{each}`' for each in synonyms.split())}."
     inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
@@ -95,7 +96,10 @@ def kind(argument: Argument) -> str:
 
 def default(argument: Argument) -> str:
     """Return an argument's default as text."""
-    return "required" if argument.default is REQUIRED else f"`{argument.default!r}`"
+    value = argument.default
+    if isinstance(value, IntEnum):
+        return f"`types.{value.name}`"
+    return "required" if value is REQUIRED else f"`{value!r}`"
 
 
 def cell(text: str) -> str:

@@ -12,8 +12,8 @@ __all__ = ["EXAMPLES", "PURPOSES", "example"]
 PURPOSES = {
     "Decode": "decoders.image decoders.image_random_crop decoders.image_crop decoders.image_slice peek_image_shape "
     "decoders.video decoders.audio decoders.numpy decoders.inflate io.file.read",
-    "Crop, resize, pad": "resize crop random_resized_crop crop_mirror_normalize pad slice paste multi_paste "
-    "random_crop_generator roi_random_crop resize_crop_mirror fast_resize_crop_mirror tensor_resize "
+    "Crop, resize, pad": "resize smart_resize patchify crop random_resized_crop crop_mirror_normalize pad slice paste "
+    "multi_paste random_crop_generator roi_random_crop resize_crop_mirror fast_resize_crop_mirror tensor_resize "
     "experimental.resize",
     "Flip, rotate, warp": "flip rotate warp_affine experimental.warp_perspective experimental.remap jitter "
     "sphere water",
@@ -53,6 +53,8 @@ EXAMPLES = {
     "decoders.inflate": "fn.decoders.inflate(compressed, shape=[240, 320, 3])",
     "io.file.read": "fn.io.file.read(path)",
     "random_crop_generator": "fn.random_crop_generator(fn.peek_image_shape(encoded), random_area=[0.3, 1.0])",
+    "smart_resize": "fn.smart_resize(x, factor=28, max_pixels=1_000_000)",
+    "patchify": "fn.patchify(fn.smart_resize(x, factor=28), patch_size=14, merge_size=2)",
     "coord_flip": "fn.coord_flip(points, flip_x=1)",
     "coord_transform": "fn.coord_transform(points, MT=fn.transforms.rotation(angle=30.0))",
     "transforms.rotation": "fn.transforms.rotation(angle=30.0, center=[100.0, 75.0])",

@@ -22,6 +22,7 @@ SCORES = {
     "detection": 1.0,
     "segmentation": 40.0,
     "video": 30.0,
+    "vlm": 20.0,
     "volumes": 30.0,
 }
 pytestmark = pytest.mark.timeout(300)  # each takes 10 s of processor time, most of it for imports

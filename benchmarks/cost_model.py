@@ -261,17 +261,21 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
     """Draw the predictions by loader nodes and by GPUs."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 5.2), layout="constrained")
-    by_nodes, by_gpus = figure.subplots(1, 2)
+    figure = Figure(figsize=(14, 4.8), layout="constrained")
+    *by_nodes, by_gpus = figure.subplots(1, 3)
     small = replace(costs, result=costs.result / 4)
-    for color, gpus in zip(COLORS, (1, 8, 64, 256, 1024), strict=False):
-        for each, style, label in ((small, "-", f"{gpus:,}"), (costs, "--", "")):
+    for axes, each, name in ((by_nodes[0], small, "uint8"), (by_nodes[1], costs, "float32")):
+        for color, gpus in zip(COLORS, (1, 8, 64, 256, 1024), strict=False):
             bounds = partial(cluster, each, site, gpus)
             nodes = [count for count in NODES if bounds(count)["servers per rank"]]
             rates = [bottleneck(bounds(count))[1] for count in nodes]
-            by_nodes.plot(nodes, rates, style, color=color, label=label or None)
-            by_nodes.plot(nodes, [simulated(each, site, gpus, count) for count in nodes], ".", color=color)
-    by_nodes.set_xlabel("loader nodes\nsolid: results of uint8, dashed: float32, dots: simulation")
+            axes.plot(nodes, rates, color=color)
+            axes.plot(nodes, [simulated(each, site, gpus, count) for count in nodes], ".", color=color)
+            label = f"{gpus:,} GPU{'s' * (gpus > 1)}"
+            axes.annotate(label, (nodes[-1], rates[-1]), (0, 4), textcoords="offset points", ha="right", color=color)
+        axes.set_title(f"loader nodes that send {name}")
+        axes.set_xlabel("loader nodes (lines: model, dots: simulation)")
+        axes.set_ylim(3000, 3e6)
     few = replace(site, cores_per_gpu=4)
     ways: Sequence[tuple[str, Callable[[int], Bounds]]] = (
         ("GPUs alone", lambda gpus: {"": gpus * costs.gpu_rate}),
@@ -284,17 +288,19 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
     for (name, way), color in zip(ways, ("#bbbbbb", *COLORS), strict=False):
         each_gpu = [bottleneck(way(count))[1] / count for count in GPUS]
         by_gpus.plot(GPUS, each_gpu, "--" if "nodes" in name else "-", color=color, label=name)
+    by_gpus.set_title("ways of loading, of which some are equal")
     by_gpus.set_xlabel("GPUs")
     by_gpus.set_ylabel("images/s of each GPU")
     by_gpus.set_ylim(bottom=0)
-    by_nodes.set_ylabel("images/s")
-    by_nodes.set_yscale("log")
-    for axes, title in ((by_nodes, "GPUs"), (by_gpus, None)):
+    by_gpus.legend(fontsize=8, loc="lower left")
+    by_nodes[0].set_ylabel("images/s of all GPUs")
+    for axes in by_nodes:
+        axes.set_yscale("log")
+    for axes in (*by_nodes, by_gpus):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, title=title)
     figure.savefig(path, dpi=110)
 
 

@@ -84,9 +84,14 @@ def describe(schema: OperatorSchema) -> str:
     if synonyms := SYNONYMS.get(schema.name):
         parts[-1] += f" Other libraries: {', '.join(f'`{each}`' for each in synonyms.split())}."
     inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
-    arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in schema.arguments]
+    unused = [each for each in schema.arguments if each.doc.startswith("Accepted for compat") or each.replaced_by]
+    used = [each for each in schema.arguments if each not in unused]
+    arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in used]
     table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]
-    return "\n\n".join([*parts, "\n".join(table)] if len(table) > 2 else parts)
+    parts += ["\n".join(table)] if len(table) > 2 else []
+    if unused:
+        parts.append(f"For scripts of NVIDIA DALI, also {', '.join(f'`{each.name}`' for each in unused)}.")
+    return "\n\n".join(parts)
 
 
 def kind(argument: Argument) -> str:

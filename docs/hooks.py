@@ -21,6 +21,11 @@ EXAMPLE = "<!-- readme: example -->"
 OPERATORS = re.compile(r"<!-- operators -->.*", re.DOTALL)
 #: A block of Python that a page shows in a tab. Elsewhere, such blocks are shown one after the other.
 TAB = re.compile(r'^```python title="(Graph|Function)"\n(.*?^```)$', re.DOTALL | re.MULTILINE)
+#: A graph and the function that does the same: the tab of the function is the first one.
+PAIR = re.compile(
+    r'^(```python title="Graph"\n(?:(?!^```).)*^```)\n\n(```python title="Function"\n(?:(?!^```).)*^```)$',
+    re.DOTALL | re.MULTILINE,
+)
 RESULTS = "benchmarks/results"
 #: What operators do, before and after: `python -m docs.images` writes them.
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +57,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         block = re.search(r"^```python\n.*?^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
         assert block
         markdown = markdown.replace(EXAMPLE, block[0])
+    markdown = PAIR.sub(r"\2\n\n\1", markdown)
     markdown = TAB.sub(
         lambda block: f'=== "{block[1]}"\n\n' + textwrap.indent(f"```python\n{block[2]}", "    "), markdown
     )

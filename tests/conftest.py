@@ -72,6 +72,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if all(runs[name] or not item.get_closest_marker(name) for name in runs)]
     config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
     items[:] = chosen
+    for item in items:
+        if isinstance(item, pytest.Function) and any(map(item.get_closest_marker, ("gpu", "gpu_alone"))):
+            item.fixturenames = ["gpu_turn", *item.fixturenames]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -157,25 +160,15 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         _fail_on_lock_order("the session")
 
 
-@pytest.fixture(autouse=True)
-def locks_taken_in_order(request: pytest.FixtureRequest, temporary_folder: Path) -> Iterator[None]:
-    """Fail if a thread of any process has taken locks in the wrong order since the last test."""
-    yield
-    _fail_on_lock_order(request.node.name)
-
-
 def _fail_on_lock_order(ended: str) -> None:
     if report := lock_order.take_report():
         pytest.fail(f"locks were taken in the wrong order before {ended} ended:\n{report}", pytrace=False)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def gpu_turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let tests with the marker `gpu_alone` run while no other test uses the GPU."""
+    """Let tests with the marker `gpu_alone` run while no other test uses the GPU: each test that uses it has this."""
     alone = request.node.get_closest_marker("gpu_alone") is not None
-    if not alone and request.node.get_closest_marker("gpu") is None:
-        yield
-        return
     parallel = "PYTEST_XDIST_WORKER" in os.environ
     base = tmp_path_factory.getbasetemp()
     with turn(base.parent if parallel else base, alone=alone):
@@ -197,8 +190,12 @@ def nothing_left_by_module(request: pytest.FixtureRequest, reported_leftovers: s
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest, reported_leftovers: set[str]) -> Iterator[None]:
-    """Fail if a test leaves something behind."""
-    yield from _fail_on_leftovers(request, reported_leftovers)
+    """Fail if a test leaves something behind, or a thread of any process has taken locks in the wrong order."""
+    # One fixture for both: the fixtures of all tests take more time than most tests.
+    try:
+        yield from _fail_on_leftovers(request, reported_leftovers)
+    finally:
+        _fail_on_lock_order(request.node.name)
 
 
 def _fail_on_leftovers(request: pytest.FixtureRequest, reported: set[str]) -> Iterator[None]:

@@ -43,6 +43,8 @@ RUNS: dict[str, tuple[str, float]] = {
 }
 #: The server's statistics say what limits the speed of the others. It doesn't see the loops of other loaders.
 WITHOUT_STATISTICS = {"ssd", "webloader", "accelerate_loop", "hf_trainer"}
+#: Examples whose framework writes the checkpoint.
+FRAMEWORKS = {"accelerate_loop", "hf_trainer"}
 #: The optional packages that examples import.
 NEEDS = {
     "huggingface": ("datasets",),
@@ -79,8 +81,12 @@ def run_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
 
     @cache
     def run_and_remember(name: str) -> tuple[str, Path]:
-        picture = tmp_path_factory.mktemp(name) / "batch.png"
-        return run(name, "--device", "cpu", "--picture", str(picture), *RUNS[name][0].split()), picture
+        folder = tmp_path_factory.mktemp(name)
+        picture, options = folder / "batch.png", ["--device", "cpu", *RUNS[name][0].split()]
+        if name in FRAMEWORKS:
+            options += ["--checkpoint", str(folder / "run")]
+            run(name, *options, "--stop-after", "8")  # in the second epoch
+        return run(name, *options, "--picture", str(picture)), picture
 
     return run_and_remember
 
@@ -110,9 +116,10 @@ def test_examples_are_all_run_and_listed() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_example_learns_and_prints_its_measurements(name: str, run_once: Callable[[str], tuple[str, Path]]) -> None:
+    """Those of FRAMEWORKS run in two parts: the second continues with the network that the first has saved."""
     said, picture = run_once(name)
     before, after = losses(said)
-    assert after < before
+    assert max(before, after) < 1.2 if name in FRAMEWORKS else after < before
     assert re.search(r"^samples/s +[\d,]*[1-9]", said, re.MULTILINE), said
     limit = re.search(r"^limited by  (training|pipeline|workers) \(", said, re.MULTILINE)
     assert (limit is None) == (name in WITHOUT_STATISTICS), said
@@ -189,14 +196,6 @@ def test_training_resumes_as_if_it_had_not_stopped(run_once: Callable[[str], tup
     said = run("resume", *options, "--num-workers", "1")
     assert "resumed     after batch 14" in said
     assert losses(said) == losses(whole)
-
-
-@pytest.mark.parametrize("name", ["accelerate_loop", "hf_trainer"])
-def test_frameworks_resume_inside_an_epoch(name: str, tmp_path: Path) -> None:
-    options = ["--device", "cpu", *RUNS[name][0].split(), "--checkpoint", str(tmp_path / "run")]
-    run(name, *options, "--stop-after", "8")  # in the second epoch
-    first, _ = losses(run(name, *options))
-    assert first < 1.2  # it continues with the network that it saved
 
 
 def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:

@@ -41,16 +41,17 @@ DALI_FAILS = {
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("output_type", OUTPUT_TYPES)
-@pytest.mark.parametrize("name", ENCODED)
-def test_decoding_equals_dali(name: str, output_type: str) -> None:
-    if (name, output_type) in DALI_FAILS or name in ("ppm of 100", "pgm text"):
-        pytest.skip("DALI doesn't decode this, or ignores the maximum of a PNM")
-    expected = oracle.decode(ENCODED[name], output_type=getattr(dali_types, output_type))
-    found = decode(np.frombuffer(ENCODED[name], np.uint8), output_type=output_type)
-    assert found.dtype == np.uint8
-    assert found.shape == expected.shape
-    assert np.abs(found.astype(int) - expected).max() <= ((name, output_type) in MAY_DIFFER_BY_1)
+@pytest.mark.parametrize("name", sorted({*ENCODED} - {"ppm of 100", "pgm text"}))  # DALI ignores the maximum of a PNM
+def test_decoding_equals_dali(name: str) -> None:
+    for output_type in OUTPUT_TYPES:
+        if (name, output_type) in DALI_FAILS:
+            continue
+        expected = oracle.decode(ENCODED[name], output_type=getattr(dali_types, output_type))
+        found = decode(np.frombuffer(ENCODED[name], np.uint8), output_type=output_type)
+        assert found.dtype == np.uint8
+        assert found.shape == expected.shape, output_type
+        difference = np.abs(found.astype(int) - expected).max()
+        assert difference <= ((name, output_type) in MAY_DIFFER_BY_1), output_type
 
 
 @pytest.mark.parity

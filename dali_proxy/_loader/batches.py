@@ -9,7 +9,7 @@ import pickle
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, cast
 
@@ -48,7 +48,9 @@ class NumberedIndices:
     def global_batch(self) -> int | None:
         """Number of the batch that no batch of another rank has; None if it is that of the epoch."""
         known = getattr(self.indices, "global_batch", None)
-        return global_batch(self.rank, self.batch) if known is None else int(known)
+        if known is not None:
+            return int(known)
+        return global_batch(self.rank, self.batch) if self.rank else None
 
     @property
     def number_among_ranks(self) -> int:
@@ -211,25 +213,37 @@ class Packed(Pickled):
 
     __slots__ = ()
 
-    def __init__(self, collated: CollatedBatch | FailedBatch) -> None:
+    def __init__(self, collated: CollatedBatch) -> None:
+        numbered, data, position, cost = collated
         file = io.BytesIO()
-        _Pickler(file).dump(collated)
+        pickler = pickle.Pickler(file)
+        pickler.dispatch_table = _dispatch_table(len(copyreg.dispatch_table), len(_SHARED))
+        pickler.dump((numbered, data, position, *(cost or ())))  # a plain tuple takes less time than named ones
         super().__init__(file.getvalue())
 
     def __len__(self) -> int:
         return len(self._data)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_unpacked, (self._data,))
 
-class _Pickler(pickle.Pickler):
-    """Pickles small tensors by value: the file descriptors that torch would send cost more than the bytes.
 
-    Everything else is pickled as by `ForkingPickler`, which looks up the reducer of each object in several dicts.
+def _unpacked(data: bytes) -> CollatedBatch:
+    numbered, content, position, *cost = pickle.loads(data)
+    return CollatedBatch(numbered, content, position, Cost(*cost) if cost else None)
+
+
+_SHARED: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # has no public name
+
+
+@lru_cache(maxsize=1)
+def _dispatch_table(known: int, shared: int) -> dict[type, Any]:
+    """Return the reducers of types, while there are so many known ones and so many for shared memory.
+
+    Small tensors are pickled by value: the file descriptors that torch would send cost more than the bytes. Everything
+    else is pickled as by `ForkingPickler`, which looks up the reducer of each object in several dicts.
     """
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        shared: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # has no public name
-        self.dispatch_table = {**copyreg.dispatch_table, **shared, torch.Tensor: partial(_reduce, shared[torch.Tensor])}
+    return {**copyreg.dispatch_table, **_SHARED, torch.Tensor: partial(_reduce, _SHARED[torch.Tensor])}
 
 
 def _reduce(otherwise: Callable[[torch.Tensor], Any], tensor: torch.Tensor) -> Any:

@@ -2,8 +2,9 @@
 
 The dataset, the server (as a thread), and the loop all run in this process, without workers, so that one profiler sees
 the whole way of a batch of JPEGs: through the proxy, the pipeline on the CPU, and back into tensors. Each call of a
-Python function counts, by its file. The loop waits after each batch until no thread has anything left to do. Of all
-batches, the one with the fewest calls is shown, so that other load on the machine has no influence.
+Python function counts, by its file. It is a hop if the project's code that called it is in another file. The loop waits
+after each batch until no thread has anything left to do. Of all batches, the one with the fewest calls is shown, so
+that other load on the machine has no influence.
 """
 
 from __future__ import annotations
@@ -46,16 +47,24 @@ class Profile:
 
     Attributes:
         counts: calls by code object; None to count nothing.
+        hops: calls of functions of the project from another file of it, by code object.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[CodeType] | None = None
+        self.hops: Counter[CodeType] = Counter()
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and (counts := self.counts) is not None:
-            counts[frame.f_code] += 1
+            code = frame.f_code
+            counts[code] += 1
+            if code.co_filename.startswith(ROOTS):
+                caller = frame.f_back
+                while caller is not None and not caller.f_code.co_filename.startswith(ROOTS):
+                    caller = caller.f_back
+                self.hops[code] += caller is None or caller.f_code.co_filename != code.co_filename
 
 
 class Jpegs(Dataset[Any]):
@@ -92,10 +101,10 @@ def make_pipeline(batch_size: int) -> pipeline.Pipeline:
     return pipe
 
 
-def count(batch_size: int, batches: int) -> Counter[CodeType]:
-    """Return the calls of all functions for the batch with the fewest of them, in the steady state."""
+def count(batch_size: int, batches: int) -> tuple[Counter[CodeType], int]:
+    """Return the calls of all functions, and the hops, for the batch with the fewest calls, in the steady state."""
     profile = Profile()
-    found: list[Counter[CodeType]] = []
+    found: list[tuple[Counter[CodeType], Counter[CodeType]]] = []
     with dali_proxy.DALIServer(make_pipeline(batch_size), mode="thread") as server:
         loader = dali_proxy.DataLoader(server, Jpegs(jpeg(), server.proxy), batch_size)
         loop = iter(loader)
@@ -103,15 +112,16 @@ def count(batch_size: int, batches: int) -> Counter[CodeType]:
             next(loop)
         time.sleep(PAUSE)
         for _ in range(batches):
-            found.append(Counter())
-            profile.counts = found[-1]
+            found.append((Counter(), Counter()))
+            profile.counts, profile.hops = found[-1]
             next(loop)
             time.sleep(PAUSE)
             profile.counts = None
         del loop
     sys.setprofile(None)
     threading.setprofile(None)
-    return min(found, key=lambda counts: counts.total())
+    calls, hops = min(found, key=lambda each: each[0].total())
+    return calls, hops.total()
 
 
 def place_of(code: CodeType) -> str:
@@ -125,10 +135,11 @@ def place_of(code: CodeType) -> str:
 def main() -> None:
     """Measure and print."""
     options = parser().parse_args()
-    counts = count(options.batch_size, options.batches)
+    counts, hops = count(options.batch_size, options.batches)
     ours = {code: calls for code, calls in counts.items() if code.co_filename.startswith(ROOTS)}
     files = {code.co_filename for code in ours}
     print(f"a batch of {options.batch_size}: {sum(ours.values())} calls of {len(ours)} functions in {len(files)} files")
+    print(f"{hops} of these calls come from another file")
     others = sum(counts.values()) - sum(ours.values())
     print(f"and {others} calls of the standard library, torch and others")
     if options.functions:
@@ -140,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.sample_path",
-        description="Print the number of Python calls, functions and files that a batch of JPEGs takes.",
+        description="Print the number of Python calls, functions, files and hops that a batch of JPEGs takes.",
     )
     made.add_argument("--batch-size", type=int, default=2, help="JPEGs in a batch (default: %(default)s)")
     made.add_argument("--batches", type=int, default=100, help="measured batches (default: %(default)s)")

@@ -13,8 +13,6 @@ import torch
 from pipeline._cuda.views import lent_array
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["packed"]
-
 
 def packed(values: Sequence[Any], are_batches: Sequence[bool]) -> torch.Tensor:
     """Return samples as one tensor: concatenated along their first dimension.

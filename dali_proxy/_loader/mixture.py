@@ -13,8 +13,6 @@ from pipeline._readers.order import permutation
 from pipeline._rng import BatchKey, RandomState
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Mixture", "SourceCounts"]
-
 Weights = Mapping[str, float] | Callable[[int], Mapping[str, float]]
 Counts = npt.NDArray[np.int64]
 

@@ -16,8 +16,6 @@ from pipeline._readers.order import permutation
 from pipeline._rng import BatchKey
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Balance", "PackedBatchSampler"]
-
 _FEW_RANKS = 8  # any number of ranks that divides it gets the same batches
 
 

@@ -15,8 +15,6 @@ from dali_proxy._worker.default_collate import collate_sample_refs
 from dali_proxy._worker.placeholders import BatchRef, PackedRefs, Placeholder, SampleRef
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["PackedCollate", "vision_positions"]
-
 
 class PackedCollate:
     """Collate function for batches of `PackedBatchSampler`: packs samples one after another, without padding.

@@ -13,8 +13,6 @@ from dali_proxy._loader.numbered_streams import state_of
 from dali_proxy._loader.packing_plan import PackingPlan, SampleSizes
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["PackedStream"]
-
 
 class PackedStream(IterableDataset[Any]):
     """The batches of an iterable dataset, each with at most a number of tokens: for a loader with `batch_size=None`.

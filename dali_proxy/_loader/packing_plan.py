@@ -15,8 +15,6 @@ from pipeline._readers.order import permutation
 from pipeline._rng import BatchKey
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["Indices", "PackingPlan", "SampleSizes", "Window", "split_batches"]
-
 Indices = npt.NDArray[np.int64]
 
 _SLACKS = (0.004, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)  # shares of a window that are left empty, in turn

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pipeline._imaging.patches import PatchLayout, smart_sizes
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["PatchGrid"]
-
 _PIXELS_PER_TOKEN = 28 * 28
 
 

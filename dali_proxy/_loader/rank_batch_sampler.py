@@ -10,8 +10,6 @@ from torch.utils.data import Sampler
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
-__all__ = ["Dealt", "RankBatchSampler"]
-
 
 class Dealt(list[int]):
     """The indices of a batch, with its number, which no other batch of the epoch has on any rank."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentValueError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.data_reader import reads

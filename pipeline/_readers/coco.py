@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.annotations import AnnotatedImage, read_annotations

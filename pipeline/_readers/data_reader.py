@@ -9,8 +9,7 @@ import numpy as np
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration import OperatorSchema, implements, register
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, Setup

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline._bulk.paths import PathTable
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.interrupts import pass_on_interrupt
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.operator import OutputSpec, Setup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pipeline._bulk.paths import PathTable
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline._readers.file_lists import list_files, list_files_of, list_folders, matcher, read_file_list

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._declaration.schema import REQUIRED, Argument, Kind
+from pipeline._declaration import REQUIRED, Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline._optional import optional_package

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration import OperatorSchema
 from pipeline._operator_api.operator import OutputSpec
 from pipeline._readers.data_reader import reads
 from pipeline._readers.records import RECORD_ARGUMENTS, RecordLoader, Span, read_header

@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline._audio.waveform import Segment, decode
 from pipeline._bulk.read_file import read_file
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.operator import OutputSpec, Setup

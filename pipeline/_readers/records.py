@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.schema import REQUIRED, Argument, Kind
+from pipeline._declaration import REQUIRED, Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline._readers.arguments import FILE_SHUFFLE_ARGUMENTS, READER_ARGUMENTS

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.paths import PathTable
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import decode
 from pipeline._operator_api.operator import OutputSpec, Setup

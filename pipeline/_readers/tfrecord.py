@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import apply_operator, check_call, explained

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import READER_ARGUMENTS

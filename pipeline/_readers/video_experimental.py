@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline._operators.decoding.video import check_fill

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
 from pipeline._remote.urls import join
 from pipeline._video.index import FrameIndex

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from pipeline._declaration.registry import declare_operator
+from pipeline._declaration import declare_operator
 from pipeline._graph.nodes import apply_operator, check_call
 from pipeline._operator_api.functions import make_function
 from pipeline._operators.geometry.resize import FILTER_ARGUMENTS

@@ -13,7 +13,7 @@ import numpy as np
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.native import compiled
 from pipeline._bulk.ranges import FileRanges
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._listing import listed
 from pipeline._operator_api.operator import OutputSpec, Setup

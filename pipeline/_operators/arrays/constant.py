@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.operator import Setup

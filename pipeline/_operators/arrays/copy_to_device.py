@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Input, Role
+from pipeline._declaration import Input, Role, declare_operator, implements
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.traits import Traits

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Kind
+from pipeline._declaration import REQUIRED, Argument, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator
 from pipeline._graph.graph import Edge
 from pipeline._imaging import convert
 from pipeline._listing import listed

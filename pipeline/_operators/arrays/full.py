@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Input
+from pipeline._declaration import Input, declare_operator, implements
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.filled_samples import DATA_LIKE, LAYOUT, SHAPE, Filled, FilledLike
 from pipeline.tensors.cpu import TensorListCPU

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import Edge
 from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
 from pipeline._kernels.reduce import ReductionPlan

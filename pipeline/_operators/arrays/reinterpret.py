@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind, declare_operator, implements
 from pipeline._operators.arrays.reshape import Reshaped
 from pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT
 from pipeline._operators.arrays.views import DATA, ViewCpu, ViewGpu

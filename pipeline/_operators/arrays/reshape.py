@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline._declaration.registry import declare_operator, implements
+from pipeline._declaration import declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT, Shapes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.geometry.windows import round_half_away

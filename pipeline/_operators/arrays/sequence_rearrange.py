@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.gather import copy_ranges
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.strided_copy import plan_strided_copy

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Input
+from pipeline._declaration import Input, declare_operator, implements
 from pipeline._graph.branches import branch
 from pipeline._graph.conditions import truth
 from pipeline._graph.nodes import DataNode, apply_operator, as_node

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch

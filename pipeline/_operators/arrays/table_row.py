@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, Role
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, Role, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipeline._declaration.schema import Input
+from pipeline._declaration import Input
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch

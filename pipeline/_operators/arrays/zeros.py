@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline._declaration.registry import implements
+from pipeline._declaration import implements
 from pipeline._operators.arrays.filled_samples import Filled, FilledLike, declare, declare_like
 
 ZEROS = declare("zeros")

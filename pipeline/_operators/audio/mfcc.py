@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.cepstrum import DCT_TYPES, cosine_matrix, transform_axis
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._operator_api.batch import Batch

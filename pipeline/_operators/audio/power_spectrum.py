@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline._audio.spectrum import power_spectrum
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._audio.spectrum import hann_window, spectrogram, window_count
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
 from pipeline._operator_api.batch import Batch

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import color_matrix, convert_color
 from pipeline._imaging.convert import COLOR_CHANNELS

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from pipeline._imaging import transform_channels
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments

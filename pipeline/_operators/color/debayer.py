@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch

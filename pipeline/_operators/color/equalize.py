@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
 from pipeline._kernels import Samples

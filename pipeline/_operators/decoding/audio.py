@@ -8,8 +8,7 @@ import numpy as np
 
 from pipeline._audio.resampling import check_quality
 from pipeline._audio.waveform import Decoding, decode, load_decoder
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch

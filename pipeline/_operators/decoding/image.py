@@ -15,8 +15,7 @@ import numpy.typing as npt
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
 from pipeline._cuda.views import Lease
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Input
+from pipeline._declaration import Input, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale

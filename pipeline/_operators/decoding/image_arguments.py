@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.output_dtype import check_dtype
 from pipeline.errors import ArgumentValueError

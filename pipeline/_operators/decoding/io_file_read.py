@@ -9,8 +9,7 @@ import numpy as np
 
 from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.paths import PathTable
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind, Role
+from pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.interrupts import pass_on_interrupt
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._operator_api.batch import Batch

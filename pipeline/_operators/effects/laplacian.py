@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_window
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments

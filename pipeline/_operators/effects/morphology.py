@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.filter2d import CV2_BORDERS, Border
 from pipeline._kernels.expression import PixelExpression

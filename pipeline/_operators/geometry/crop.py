@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Input
+from pipeline._declaration import Input, declare_operator, implements
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cached_property import cached_property
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.output_specs import Extents
 from pipeline._operators.geometry.windows import round_half_away

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from pipeline import _imaging as imaging
 from pipeline._cached_property import cached_property
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.pixel_choices import PixelChoices

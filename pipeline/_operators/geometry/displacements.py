@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.filter2d import Border

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array

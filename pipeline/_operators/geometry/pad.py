@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch

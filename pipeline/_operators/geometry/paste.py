@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import choose_layout

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind
+from pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cached_property import cached_property
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch

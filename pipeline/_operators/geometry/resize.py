@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import _imaging as imaging
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.axes import IS_SMOOTH, axis_tables, keeps_rows
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression

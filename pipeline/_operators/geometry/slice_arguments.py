@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline._cached_property import cached_property
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operators.geometry.slice_bounds import SliceBounds

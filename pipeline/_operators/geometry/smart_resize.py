@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.patches import smart_sizes
 from pipeline._operator_api.batch import Batch

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline import _imaging as imaging
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Input, Kind
+from pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.resample import ResamplePlan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image

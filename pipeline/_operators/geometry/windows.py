@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind
 from pipeline._imaging import convert, extract
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind, implements
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.output_dtype import check_dtype
 from pipeline._operators.random.distribution import DistributionCpu, column, declare

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind, implements
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operators.random.distribution import TransformedCpu, TransformedGpu, declare, rows_of
 from pipeline._rng import Distribution

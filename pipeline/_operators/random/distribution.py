@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._cuda.launch import MAX_SAMPLES
-from pipeline._declaration.registry import declare_operator
-from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema, Role
+from pipeline._declaration import RANDOM_STATE, Argument, Input, Kind, OperatorSchema, Role, declare_operator
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, normal_quantiles
 from pipeline._kernels.draws import draw_scalars, plan_draws

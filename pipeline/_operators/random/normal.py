@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.registry import implements
-from pipeline._declaration.schema import Argument, Kind
+from pipeline._declaration import Argument, Kind, implements
 from pipeline._imaging import gaussian_noise
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.noise import Noise

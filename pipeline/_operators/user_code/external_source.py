@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import Argument, Kind, Role
+from pipeline._declaration import Argument, Kind, Role, declare_operator, implements
 from pipeline._external_source.spec import ONLY_PARALLEL, SourceOutput, describe_source
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, apply_operator

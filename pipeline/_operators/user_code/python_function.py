@@ -6,8 +6,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipeline._declaration.registry import declare_operator, implements
-from pipeline._declaration.schema import RANDOM_STATE, REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration import (
+    RANDOM_STATE,
+    REQUIRED,
+    Argument,
+    Input,
+    Kind,
+    OperatorSchema,
+    declare_operator,
+    implements,
+)
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup

@@ -16,7 +16,7 @@ from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
-from pipeline._ipc.signals import let_through
+from pipeline._ipc.signals import run_signal_handlers
 
 _GLANCE = 0.5  # seconds between checks of the deadline while waiting
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives
@@ -115,7 +115,7 @@ class SharedChannel:
             else:
                 self._receiving = True
         if waits:
-            let_through(int)  # lets signal handlers run, without the lock
+            run_signal_handlers()  # without the lock
         else:
             self._receive_in_turn(seconds)
 
@@ -167,7 +167,7 @@ class SharedChannel:
                 else:
                     self._receiving = True
             if waits:
-                let_through(int)  # lets signal handlers run, without the lock
+                run_signal_handlers()  # without the lock
             else:
                 self._receive_in_turn(left)
             waited = True

@@ -73,11 +73,6 @@ class ImageBatchDecoder:
             with suppress(NvjpegError):  # the GPU may be full at present: batches try again
                 self._engine.reserve(batches, batch_size, output_type)
 
-    @property
-    def uses_engine(self) -> bool:
-        """Whether the hardware engine decodes JPEGs: the GPU has one, and it isn't disabled."""
-        return self._engine is not None
-
     def decode(
         self,
         encoded: EncodedBatch,

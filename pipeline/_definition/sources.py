@@ -87,11 +87,6 @@ class SourceGroup:
         return len(self._members)
 
     @property
-    def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers."""
-        return tuple(pid for pool in (self._pool, self.functions) if pool is not None for pid in pool.pids)
-
-    @property
     def shared_memory(self) -> tuple[Sequence[int], int]:
         """Sizes of the workers' segments of shared memory, and how many samples of a batch a worker reads at most."""
         if self._pool is None:

@@ -47,11 +47,6 @@ class BatchMemory:
             graph.nodes[edge.node].name for node in graph.find(Role.COPY_TO_GPU) for edge in node.inputs
         }
 
-    @property
-    def buffers_made(self) -> int:
-        """Number of buffers allocated so far for outputs on the CPU; constant in a steady state."""
-        return self._buffers.allocated
-
     def reserve(self, config: ExecutorConfig) -> None:
         """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
         nbytes = config.bytes_per_sample * config.max_batch_size

@@ -134,6 +134,12 @@ release: Callable[[], bool] = _native.release
 let_through: Callable[..., Any] = _native.let_through
 """``let_through(call, *args)`` is ``call(*args)``, during which handlers are called."""
 
+
+def run_signal_handlers() -> None:
+    """Call the handlers of the signals that have arrived."""
+    let_through(int)
+
+
 set_python_handler: Callable[[int, Any], None] = _native.set_python_handler
 """``set_python_handler(number, handler)`` sets the function that Python calls for a signal.
 

@@ -345,7 +345,7 @@ def test_memory_is_reused_when_tensors_are_dropped() -> None:
         pipe.set_outputs(fn.cast(fn.external_source(Counting()), dtype=types.INT32))
     iterator = DALIGenericIterator(pipe, ["x"], size=1000)
     pointers = {next(iterator)[0]["x"].data_ptr() for _ in range(50)}
-    assert len(pointers) <= pipe._internals.runner.executor.batch_memory.buffers_made < 10
+    assert len(pointers) <= pipe._internals.runner.executor.batch_memory._buffers.allocated < 10
     pipe.close()
 
 

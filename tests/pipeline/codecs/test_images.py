@@ -72,7 +72,7 @@ def test_gpu_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvjpeg, "_bind", Library)
     made = Decoding()
     with made.decoder:
-        assert not made.decoder.uses_engine
+        assert made.decoder._engine is None
         images, failures = made.images(mixture())
     assert not failures
     for array, data in zip(images, mixture(), strict=True):
@@ -80,7 +80,7 @@ def test_gpu_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nvimgcodec_is_loaded_on_demand(decoding: Decoding) -> None:
-    if not decoding.decoder.uses_engine:
+    if decoding.decoder._engine is None:
         pytest.skip("needs a JPEG engine")
     decoding.images([encode(sample_image(1, 70, 90))])
     assert decoding.decoder._codec is None
@@ -148,7 +148,7 @@ def test_memory_is_reused(decoding: Decoding) -> None:
 
 def test_engine_is_not_used_if_chroma_is_interpolated(decoding: Decoding) -> None:
     with ImageBatchDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
-        assert not fancy.uses_engine
+        assert fancy._engine is None
 
 
 @pytest.mark.parametrize("streams", [1, 3])

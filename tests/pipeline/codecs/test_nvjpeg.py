@@ -265,7 +265,7 @@ def test_pipeline_is_built_though_no_state_can_be_reserved(engine: Engine) -> No
     decoder = images.ImageBatchDecoder(GPU, 1, stream_priority=PRIORITY)
     engine.full = 2
     decoder.reserve(2, 4, RGB)
-    assert decoder.uses_engine
+    assert decoder._engine is not None
     decoder.close()
     assert engine.calls == ["free unused memory", "destroy"]
 

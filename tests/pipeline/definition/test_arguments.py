@@ -221,10 +221,10 @@ def test_memory_is_prepared_for_samples_of_known_size() -> None:
         ) as pipe:
             pipe.set_outputs(fn.flip(fn.external_source(name="x")))
         pipe.build()
-        before = pipe._internals.runner.executor.batch_memory.buffers_made
+        before = pipe._internals.runner.executor.batch_memory._buffers.allocated
         for _ in range(3):
             pipe.run(x=np.zeros((3, 300, 300, 3), np.uint8))
-        after = pipe._internals.runner.executor.batch_memory.buffers_made
+        after = pipe._internals.runner.executor.batch_memory._buffers.allocated
         pipe.close()
         return before, after
 

@@ -126,7 +126,7 @@ def test_many_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         run(executor, data, 300, at_once=3)
         # One for each of the three concurrent batches, and those that frames of both sides still hold briefly.
-        assert executor.batch_memory.buffers_made <= 6
+        assert executor.batch_memory._buffers.allocated <= 6
         # 300 batches of 8 outputs of 48 KB would be 28,000 pages if the memory were fresh.
         assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 5000
 

@@ -144,7 +144,7 @@ def test_killed_process_is_replaced() -> None:
     pipe = pipe_of(lambda x: x + 1, parallel=True)
     pipe.run(x=FEED)
     assert pipe._internals._sources is not None
-    for pid in pipe._internals._sources.worker_pids:
+    for pid in pipe._internals._sources.functions.pids:
         os.kill(pid, signal.SIGKILL)
     assert np.asarray(pipe.run(x=FEED)[0][3]).tolist() == (FEED[3] + 1).tolist()
     pipe.close()
@@ -196,7 +196,7 @@ def test_stopped_process_is_replaced() -> None:
     assert pipe._internals._sources is None
     pipe.build()
     assert pipe._internals._sources is not None
-    (pid,) = pipe._internals._sources.worker_pids
+    (pid,) = pipe._internals._sources.functions.pids
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     begin = time.monotonic()

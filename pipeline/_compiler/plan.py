@@ -75,11 +75,6 @@ class Phase:
     def on_gpu(self) -> bool:
         return self.device != "cpu"
 
-    @cached_property
-    def takes_inputs_only(self) -> bool:
-        """Whether it only takes fed inputs: the current thread can do that without waking another one."""
-        return self.device == "cpu" and all(node.schema.fed for step in self.steps for node in step.nodes)
-
 
 @dataclass(frozen=True)
 class Plan:

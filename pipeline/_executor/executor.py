@@ -321,12 +321,13 @@ class Executor:
             run.on_caller = False
             order.enter(run.batch.number, partial(self._enqueue, run, phase))
             return
-        is_last = run.phase + 1 == len(self._plan.phases)
-        if phase.takes_inputs_only and not is_last and run.batch.trace is None and self._take_inputs(run):
+        takes_inputs = self.program.takes_inputs[run.phase] and run.phase + 1 < len(self._plan.phases)
+        if takes_inputs and run.batch.trace is None:
+            self._take_inputs(run)
             run.phase += 1
             self._advance(run)
             return
-        if (run.on_caller and self._costs.is_cheap(run.phase)) or (phase.takes_inputs_only and not is_last):
+        if takes_inputs or (run.on_caller and self._costs.is_cheap(run.phase)):
             self._run_phase(run, phase)
             return
         run.on_caller = False
@@ -343,16 +344,13 @@ class Executor:
             return
         work_queue.put(partial(self._run_phase, run, phase))
 
-    def _take_inputs(self, run: RunningBatch) -> bool:
-        """Add the inputs of a phase that needs nothing else; return False if it must run."""
-        if not self.program.takes_inputs(run.phase):
-            return False
+    def _take_inputs(self, run: RunningBatch) -> None:
+        """Add the inputs of a phase that needs nothing else."""
         batch = run.batch
         for step in self.program.phases[run.phase]:
             batch.costs = self.statistics.begin(step)
             step.run(batch)
             self.statistics.end(step, _UNMEASURED, batch.costs)
-        return True
 
     def _queue_of(self, phase: Phase) -> WorkQueue | None:
         if phase.device == "cpu":

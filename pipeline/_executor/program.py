@@ -10,7 +10,7 @@ from pipeline._compiler.rules import RULES
 from pipeline._compiler.rules.scope import Scope
 from pipeline._compiler.steps.chain import ChainStep
 from pipeline._compiler.steps.fast_paths import FastPaths
-from pipeline._compiler.steps.operator_step import FedInput, MixingPixelStep, MixingStep, OperatorStep, PixelStep
+from pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
 from pipeline._compiler.steps.step import Step, Steps
 from pipeline._cuda.context import KernelContext
 from pipeline._graph.graph import Graph
@@ -32,6 +32,7 @@ class Program:
     Attributes:
         plan: the plan.
         phases: the steps, by number of the phase.
+        takes_inputs: whether a phase only takes fed data, by its number: that needs no other thread.
         fast_paths: failures of steps that run several operators as one.
     """
 
@@ -55,13 +56,10 @@ class Program:
                     steps = rule(steps, scope)
                 dead = plan.dead_after.get((number, position), ()) if phase.device == "cpu" else ()
                 self.phases[-1].append(Steps(planned, steps, dead, scope.notes))
-        self._takes_inputs = [
-            all(isinstance(step, FedInput) for steps in phase for step in steps.steps) for phase in self.phases
+        self.takes_inputs = [
+            phase.device == "cpu" and all(isinstance(each, FedInput) for step in steps for each in step.steps)
+            for phase, steps in zip(plan.phases, self.phases, strict=True)
         ]
-
-    def takes_inputs(self, phase: int) -> bool:
-        """Return whether a phase does nothing but take fed data, given its number."""
-        return self._takes_inputs[phase]
 
 
 def _leaves(scope: Scope, fuse: bool) -> list[Step]:
@@ -71,11 +69,10 @@ def _leaves(scope: Scope, fuse: bool) -> list[Step]:
         return [ChainStep(scope.planned, operators)]
     steps: list[Step] = []
     for operator in operators:
-        mixes = scope.device != "cpu" and not operator.traits.per_sample
         if isinstance(operator, ExternalSource):
             steps.append(FedInput(operator, scope.kernels))
         elif isinstance(operator, PixelOperator) and fuse:
-            steps.append((MixingPixelStep if mixes else PixelStep)(operator, scope.kernels, scope.readers))
+            steps.append(PixelStep(operator, scope.kernels, scope.readers))
         else:
-            steps.append((MixingStep if mixes else OperatorStep)(operator, scope.kernels))
+            steps.append(OperatorStep(operator, scope.kernels))
     return steps

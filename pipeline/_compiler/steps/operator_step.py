@@ -40,13 +40,33 @@ class OperatorStep(Step):
         self._kernels = kernels if node.device != "cpu" else None
         #: The same for operators that don't only add launches to the queue.
         self._unqueued = None if operator.traits.only_launches else self._kernels
+        self.mixes_samples = node.device != "cpu" and not operator.traits.per_sample
 
     def run(self, batch: Batch) -> None:
+        if batch.members and self.mixes_samples:
+            self._run_apart(batch)
+            return
         branch = self.batch_of(batch) if self.node.branch else batch
         if branch is not None:
             if self._kernels is not None:
                 self._kernels.open_queue()
             self._run(batch, branch)
+
+    def _run_apart(self, batch: Batch) -> None:
+        """Process each of the batches that run as one."""
+        begin = 0
+        for member in batch.members:
+            part = slice(begin, begin + member.size)
+            for edge in self.node.sources:
+                if edge not in member.outputs:
+                    value = batch.outputs[edge]
+                    assert isinstance(value, TensorListGPU)  # those on the CPU are the member's
+                    member.keep(edge, value.part(part))
+            member.stream = batch.stream
+            self.run(member)
+            begin += member.size
+        for edge in self._edges:
+            batch.keep(edge, _joined([member.outputs[edge] for member in batch.members]))
 
     def batch_of(self, batch: Batch) -> Batch | None:
         """Return the samples that take the operator's branch; None if no sample does."""
@@ -116,34 +136,6 @@ class PixelStep(OperatorStep):
             super()._run(batch, branch)
         else:
             defer(batch, [(self, branch)], result)
-
-
-class MixingStep(OperatorStep):
-    """Runs an operator on the GPU whose results depend on the whole batch. Batches that run as one run apart here."""
-
-    mixes_samples = True
-
-    def run(self, batch: Batch) -> None:
-        if not batch.members:
-            super().run(batch)
-            return
-        begin = 0
-        for member in batch.members:
-            part = slice(begin, begin + member.size)
-            for edge in self.node.sources:
-                if edge not in member.outputs:
-                    value = batch.outputs[edge]
-                    assert isinstance(value, TensorListGPU)  # those on the CPU are the member's
-                    member.keep(edge, value.part(part))
-            member.stream = batch.stream
-            super().run(member)
-            begin += member.size
-        for edge in self._edges:
-            batch.keep(edge, _joined([member.outputs[edge] for member in batch.members]))
-
-
-class MixingPixelStep(MixingStep, PixelStep):
-    """The same for a pixel operator."""
 
 
 def defer(batch: Batch, members: Sequence[tuple[PixelStep, Batch]], pixels: PixelExpression) -> None:

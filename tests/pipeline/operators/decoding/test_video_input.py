@@ -10,7 +10,10 @@ import pytest
 
 from dali_proxy import DALIServer
 from pipeline import Pipeline, errors, fn
+from pipeline._operators.decoding.inputs_video import VideoInput
+from tests import host_cupy
 from tests.clips import COUNT, Clips, number_of
+from tests.pipeline.kernels import emulator
 
 
 def ours(batch_size: int = 3, **arguments: Any) -> Pipeline:
@@ -68,6 +71,29 @@ def test_other_operators_continue_from_there(clips: Clips) -> None:
     assert last.shape() == [(8, 24, 32, 3)]
     assert (len(numbers), len(number)) == (2, 1)
     pipe.close()
+
+
+def test_caller_does_not_decode(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    run = VideoInput.run
+
+    def noted(operator: VideoInput, *arguments: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return run(operator, *arguments)
+
+    monkeypatch.setattr(VideoInput, "run", noted)
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        pipe = Pipeline(batch_size=2, num_threads=2, device_id=0)
+        with pipe:
+            pipe.set_outputs(fn.inputs.video(name="video", sequence_length=16).gpu())
+        try:
+            pipe.run(video=[clips.bytes("h264.mp4")])
+        finally:
+            pipe.close()
+    assert threads
+    assert all(name.startswith("dali-cpu-stage") for name in threads)
 
 
 def test_input_waits_for_a_video(clips: Clips) -> None:

@@ -31,6 +31,7 @@ RUNS: dict[str, tuple[str, float]] = {
     "detection": ("--epochs 3 --image-size 64", 0.15),
     "ssd": ("--epochs 5 --image-size 64", 0.15),
     "speech": ("--epochs 4", 0.6),
+    "vision_language": ("--samples 320", 0.35),
     "resume": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
     "contrastive": ("--epochs 2 --image-size 64", 0.4),
     "huggingface": ("--epochs 2 --image-size 64", 0.3),
@@ -145,8 +146,8 @@ def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -
         assert np.asarray(sheet).std() > 20
 
 
-def run_ranks(count: int, *arguments: str) -> str:
-    """Run imagenet_ddp.py with the variables that torchrun sets. Return what rank 0 prints."""
+def run_ranks(count: int, *arguments: str, name: str = "imagenet_ddp") -> str:
+    """Run an example with the variables that torchrun sets. Return what rank 0 prints."""
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
     sizes = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
@@ -154,8 +155,7 @@ def run_ranks(count: int, *arguments: str) -> str:
     def rank(number: int) -> CompletedProcess[str]:
         environment = with_project(RANK=str(number), LOCAL_RANK=str(number), **sizes, **address)
         environment.pop("DALI_EXTRA_PATH", None)
-        options = ("--device", "cpu", "--epochs", "1", "--batch-size", "2", "--image-size", "32")
-        return run_python(str(EXAMPLES / "imagenet_ddp.py"), *options, *arguments, cwd=ROOT, env=environment)
+        return run_python(str(EXAMPLES / f"{name}.py"), "--device", "cpu", *arguments, cwd=ROOT, env=environment)
 
     with ThreadPoolExecutor(count) as pool:
         ended = list(pool.map(rank, range(count)))
@@ -167,11 +167,19 @@ def run_ranks(count: int, *arguments: str) -> str:
 def test_distributed_training_resumes_with_another_number_of_ranks(jpeg_folder: Path, tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / split).symlink_to(jpeg_folder)
-    options = ("--data", str(tmp_path), "--checkpoint", str(tmp_path / "training.pt"))
+    options = ("--data", str(tmp_path), "--checkpoint", str(tmp_path / "training.pt"), "--epochs", "1")
+    options += ("--batch-size", "2", "--image-size", "32")
     assert "stopped     after step 2" in run_ranks(4, *options, "--stop-after", "2")
     said = run_ranks(2, *options, "--shared-server")  # the state of servers for each rank
     assert "ranks       2 with a shared server" in said
     assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said  # each image once
+
+
+def test_packed_batches_train_on_two_ranks() -> None:
+    said = run_ranks(2, "--epochs", "2", "--samples", "64", "--num-workers", "1", name="vision_language")
+    before, after = losses(said)
+    assert after < before
+    assert re.search(r"^padding +\d+\.\d%, heaviest rank 1\.0\d\d of the mean$", said, re.MULTILINE), said
 
 
 def test_invalid_number_is_an_error_of_one_line() -> None:

@@ -147,6 +147,38 @@ def test_source_that_a_kernel_reads_twice_is_moved_twice() -> None:
     np.testing.assert_allclose(result.astype(np.int16), expected.as_array(), atol=1)
 
 
+@pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
+def test_patches_of_images_of_any_size_are_one_launch() -> None:
+    def define(x: Any) -> Any:
+        x = fn.smart_resize(x, factor=8, min_pixels=64, max_pixels=64 * 12)
+        return fn.patchify(x, patch_size=4, merge_size=2, temporal_patch_size=2, mean=[100.0], std=[50.0])
+
+    made = planned(pipeline(lambda x: define(x.gpu()), "x"), sample_images())
+    assert made is not None
+    block = np.zeros(made.nbytes, np.uint8)
+    made.write(block)
+    (output,) = made.outputs
+    assert output.launch is not None
+    assert output.target is not None
+    memory = np.zeros(output.target.nbytes, np.uint8)
+    table = block[output.offsets[0] :][: output.launch.tables[0].nbytes].view(output.launch.tables[0].dtype)
+    target, source = address_offsets(table.dtype)
+    addresses(table, target)[:] += memory.ctypes.data
+    addresses(table, source)[:] += block.ctypes.data
+    emulator.run_at("evaluate.cu", "evaluate", output.launch.defines, [table.ctypes.data], output.launch.grid)
+    on_cpu = Pipeline(batch_size=4, num_threads=1, device_id=None)
+    with on_cpu:
+        on_cpu.set_outputs(define(fn.external_source(name="x", layout="HWC")))
+    on_cpu.build()
+    (expected,) = on_cpu.run(x=sample_images())
+    on_cpu.close()
+    placed = output.target.table
+    assert placed.shapes.tolist() == [list(shape) for shape in expected.shape()]
+    for sample, begin in zip(expected.samples, placed.pointers.tolist(), strict=True):
+        result = np.ndarray(sample.shape, np.float32, memory, begin)
+        np.testing.assert_allclose(result, sample, atol=1.01 / 50)
+
+
 def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
     """Return the launch that the operators of the whole graph plan."""
     graph, config = pipe._internals.graph, pipe._internals.arguments.executor_config()

@@ -12,12 +12,14 @@ import pipeline._kernels
 from pipeline._audio.resampling import SincFilter
 from pipeline._cuda.launch import CTYPES, Launch
 from pipeline._imaging.filter2d import Border
+from pipeline._imaging.patches import ORDERS, PatchLayout
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
 from pipeline._kernels.audio.elementwise import plan_preemphasize
 from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
+from pipeline._kernels.axes import axis_tables
 from pipeline._kernels.byte_map import CountedMap, Rule
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.draws import plan_draws
@@ -105,6 +107,18 @@ def test_chain_of_operators_compiles(dst: np.dtype, layout: str, rounded: bool) 
             batch(BYTE, 4, 4, depth), batch(dst, *shape), layout=layout, rounded=rounded
         )
         check(launch, "sm_90")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dst", [BYTE, HALF, FLOAT], ids=str)
+def test_patches_compile(dst: np.dtype, order: str) -> None:
+    pixels = PixelExpression.from_samples(batch(BYTE, 16, 16, 3), "HWC")
+    assert pixels is not None
+    (y, x) = axis_tables(*np.array([[[0.0, 0.0]], [[16.0, 16.0]], [[16, 16]], [[28, 28]]]), [2], [2], True)
+    resized = pixels.resize(y, x, np.array([[28, 28]]), BYTE)
+    for layout in (PatchLayout(14, 2, 2, order), PatchLayout(7, order=order)):
+        patches = resized.normalize(2.0, 1.0, dst).patches(layout)
+        check(patches.launch(batch(dst, *patches.shapes[0].tolist())), "sm_90")
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

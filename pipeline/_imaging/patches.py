@@ -87,13 +87,13 @@ def patchify(
     count, height, width, channels = frames.shape
     patch, merge, duration = layout.patch_size, layout.merge_size, layout.temporal_patch_size
     steps = -(-count // duration)
-    fast = compiled is not None and frames.dtype == np.uint8 and out.dtype == np.float32 and not layout.channels_last
+    is_fast = frames.dtype == np.uint8 and out.dtype == np.float32 and not layout.channels_last
     values = np.array([np.broadcast_to(each, channels) for each in (scale, bias)], np.float32)
     parts = out.reshape(steps, -1, out.shape[1])
     for frame, image in enumerate(frames):
         step, place = divmod(frame, duration)
         copies = duration - place if frame == count - 1 else 1
-        if fast:
+        if is_fast and compiled is not None:
             compiled.write_patches(image, parts[step], patch, merge, duration, place, copies, *values)
             continue
         planes = np.empty((channels, height, width), out.dtype)

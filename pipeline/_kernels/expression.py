@@ -247,7 +247,7 @@ class PixelExpression(Pixels):
         warped = self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=taps * taps)
         return warped.replaced(owners=(*self.owners, *points.owners))
 
-    def grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
+    def without_grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
         """Return the pixels without those in the first corner of each tile of a grid, which become 0.
 
         Args:

@@ -107,4 +107,4 @@ class GridMaskGpu(PixelOperator):
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
         tile, ratio, angle, shift_x, shift_y = _Grids.from_arguments(batch.arguments(self.node), layout).values.T
-        return pixels.grid(np.stack([tile, ratio, np.sin(angle), np.cos(angle), shift_y, shift_x], axis=1))
+        return pixels.without_grid(np.stack([tile, ratio, np.sin(angle), np.cos(angle), shift_y, shift_x], axis=1))

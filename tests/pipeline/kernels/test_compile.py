@@ -294,7 +294,7 @@ def test_neighborhoods_compile() -> None:
     assert mosaic is not None
     pair, size = np.full((1, 2), 3), image.extents[:, 1:]
     drawn = shifts(np.ones(1), np.zeros(1, np.uint64), 2, size[:, 1])
-    largest = image.grid(np.ones((1, 6))).extreme(pair, pair // 2, Border.WRAP, largest=True)
+    largest = image.without_grid(np.ones((1, 6))).extreme(pair, pair // 2, Border.WRAP, largest=True)
     for pixels in (
         largest.warp(drawn, size, BYTE, taps=8, border=Border.REFLECT_101).median(pair),
         mosaic.debayer(pair % 2, 1).cast(np.dtype("float64")).median(pair + 4),

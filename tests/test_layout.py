@@ -72,18 +72,22 @@ def imports_by_name(module: str) -> Iterator[tuple[str, int]]:
     package = module if is_package(module) else module.rpartition(".")[0]
     known: dict[str, object] = {"__name__": module, "__package__": package}
     for call in ast.walk(tree(module)):
-        if isinstance(call, ast.Call) and call.args and ast.unparse(call.func).rpartition(".")[2] in IMPORTERS:
+        if isinstance(call, ast.Call) and call.args and last_name(call.func) in IMPORTERS:
             with suppress(ValueError, NameError):  # the name isn't constant
                 name = eval(ast.unparse(call.args[0]), {"__builtins__": {}}, known)
                 if str(name).partition(".")[0] in PACKAGES:
                     yield str(name), call.lineno
 
 
-def all_imports(module: str) -> Iterator[tuple[str, int]]:
-    """Yield the modules that a module imports anywhere, also for type checkers and by their names."""
-    for name, line in (*imports(module, ast.walk(tree(module))), *imports_by_name(module)):
-        if (module, name) not in FACES:
-            yield name, line
+def last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+@cache
+def all_imports(module: str) -> list[tuple[str, int]]:
+    """Return the modules that a module imports anywhere, also for type checkers and by their names."""
+    found = (*imports(module, ast.walk(tree(module))), *imports_by_name(module))
+    return [(name, line) for name, line in found if (module, name) not in FACES]
 
 
 def is_package(module: str) -> bool:

@@ -17,12 +17,13 @@ from tests.waiting import soon
 BAD = 1  # number of the batch
 
 
-def cancel() -> None:
-    raise asyncio.CancelledError
+def raising(error: BaseException) -> Callable[[], None]:
+    """Return a function that is pickled by value, so that the server doesn't import torch with this module."""
 
+    def leave() -> None:
+        raise error
 
-def interrupt() -> None:
-    raise KeyboardInterrupt("of a library")
+    return leave
 
 
 class Indices:
@@ -62,8 +63,8 @@ def pipe_of(where: str, leave: Callable[[], None]) -> Pipeline:
     [
         (sys.exit, SystemExit, "function", "never"),
         (sys.exit, SystemExit, "source", "on-failure"),
-        (interrupt, KeyboardInterrupt, "function", "on-failure"),
-        (cancel, asyncio.CancelledError, "source", "never"),
+        (raising(KeyboardInterrupt("of a library")), KeyboardInterrupt, "function", "on-failure"),
+        (raising(asyncio.CancelledError()), asyncio.CancelledError, "source", "never"),
     ],
 )
 def test_exit_in_the_server_costs_its_batch(

@@ -9,8 +9,7 @@ from typing import Any
 from dali_proxy._cluster.batch_pickle import FetchedTicket
 from dali_proxy._cluster.device_copies import DeviceCopies
 from dali_proxy._cluster.server_pool import ServerPool
-from dali_proxy._consumer.pending_requests import fresh
-from dali_proxy._transport.fetch_ahead import SentAhead
+from dali_proxy._consumer.pending_requests import SentAhead, fresh
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError

@@ -16,16 +16,15 @@ from dali_proxy._consumer.pending_requests import (
     Key,
     PendingRequest,
     PendingRequests,
+    SentAhead,
     fresh,
     without_frames,
 )
 from dali_proxy._consumer.shared_channel import SharedChannel
-from dali_proxy._transport.deferred import DeferredOutputs, copied_from_cpu, on_gpu
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
-from dali_proxy._transport.fetch_ahead import SentAhead
-from dali_proxy._transport.opener import ResultOpener
+from dali_proxy._transport.opener import DeferredOutputs, ResultOpener, copied_from_cpu, on_gpu
 from dali_proxy._transport.protocol import (
     Advance,
     BatchRead,
@@ -43,8 +42,7 @@ from dali_proxy._transport.protocol import (
     Stats,
     StatsRequest,
 )
-from dali_proxy._transport.release_queue import ReleaseQueue
-from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
+from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._cuda.errors import CudaError
@@ -127,7 +125,6 @@ class ConsumerClient:
                 self.close()
                 raise
 
-    @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Wait for a batch and return its outputs: the same objects in every call.
 
@@ -140,49 +137,52 @@ class ConsumerClient:
             StaleReferenceError: the batch belongs to an earlier start of the server, or to another server.
             ServerDiedError: the server is gone.
         """
-        if ticket.error is not None:
-            raise fresh(ticket.error)
-        if ticket.outputs is not None:
-            return ticket.outputs
-        if ticket.server != self.server:
-            raise StaleReferenceError(
-                "the batch belongs to an earlier start of the server, or to the proxy of another server: make the "
-                "dataset with the proxy of the loader's server"
-            )
-        if self._launches:  # when messages arrive
-            refuse_capture()
-        key = ("batch", ticket.client, ticket.seq)
-        begin = time.perf_counter()
-        try:
-            unasked = _UNASKED if self._ahead.sessions else 0.0
-            answer: DeferredOutputs | Exception = self._ask(key, Fetch(ticket.client, ticket.seq), patience, unasked)
-            if isinstance(answer, Exception) and isinstance(answer.__cause__, CudaError):
-                answer = self._reason_of_end() or answer
-        finally:
-            self.waited += time.perf_counter() - begin
-        with self._taking:  # threads that request the same batch get the same tensors
-            # If another thread was first, the ticket has the batch, and `answer` may be an error.
-            if ticket.outputs is None and ticket.error is None:
-                ticket.claimed = True
-                if isinstance(answer, Exception):
-                    ticket.error = answer
-                else:
-                    request = self._requests.get(key)
-                    ticket.outputs = self._delivered(answer.tensors())
-                    if request is not None:
-                        ticket.samples, self.variant = request.samples, request.variant
-            self._requests.forget(key)  # not earlier: another thread would fetch the batch again
+        with deferred_signals:
+            if ticket.error is not None:
+                raise fresh(ticket.error)
             if ticket.outputs is not None:
                 return ticket.outputs
-        assert ticket.error is not None
-        raise fresh(ticket.error)
+            if ticket.server != self.server:
+                raise StaleReferenceError(
+                    "the batch belongs to an earlier start of the server, or to the proxy of another server: make the "
+                    "dataset with the proxy of the loader's server"
+                )
+            if self._launches:  # when messages arrive
+                refuse_capture()
+            key = ("batch", ticket.client, ticket.seq)
+            begin = time.perf_counter()
+            try:
+                unasked = _UNASKED if self._ahead.sessions else 0.0
+                answer: DeferredOutputs | Exception = self._ask(
+                    key, Fetch(ticket.client, ticket.seq), patience, unasked
+                )
+                if isinstance(answer, Exception) and isinstance(answer.__cause__, CudaError):
+                    answer = self._reason_of_end() or answer
+            finally:
+                self.waited += time.perf_counter() - begin
+            with self._taking:  # threads that request the same batch get the same tensors
+                # If another thread was first, the ticket has the batch, and `answer` may be an error.
+                if ticket.outputs is None and ticket.error is None:
+                    ticket.claimed = True
+                    if isinstance(answer, Exception):
+                        ticket.error = answer
+                    else:
+                        request = self._requests.get(key)
+                        ticket.outputs = self._delivered(answer.tensors())
+                        if request is not None:
+                            ticket.samples, self.variant = request.samples, request.variant
+                self._requests.forget(key)  # not earlier: another thread would fetch the batch again
+                if ticket.outputs is not None:
+                    return ticket.outputs
+            assert ticket.error is not None
+            raise fresh(ticket.error)
 
     def _delivered(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Copy outputs on other GPUs to this process's GPU. torch orders the copies by the current streams.
 
         Copy those on the CPU, too, if this process already holds many of the server's slots.
         """
-        if self._opener.lends_many:
+        if self._opener.cpu.lends_many:
             outputs = tuple([copied_from_cpu(output) for output in outputs])
         if self._device_id is None:
             return outputs
@@ -258,12 +258,13 @@ class ConsumerClient:
             batch: number of the batch.
             in_order: whether no thread will request batches with smaller numbers.
         """
-        with self._channel.guard:
-            with self._lock:
-                through = self._ahead.advance(session, batch)
-                if in_order and (unused := self._ahead.unused(session, batch)):
-                    self._requests.forget_batches(unused)
-            if through is not None:
+        with self._lock:
+            known = self._ahead.sessions.get(session)
+            if known is None:
+                return
+            if in_order and known.keys:
+                self._requests.forget_batches(known.unused(batch))
+            if (through := known.advance(batch)) is not None:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
 
@@ -335,7 +336,7 @@ class ConsumerClient:
             patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
             unasked: seconds to wait before the request is sent, because the server may send the answer unasked.
         """
-        with self._channel.guard, self._lock:  # a finalizer that closes a session must not come in between
+        with self._lock:  # a finalizer that closes a session must not come in between
             if self._channel.end is not None:
                 raise fresh(self._channel.end)
             request = self._requests.get(key)
@@ -344,7 +345,7 @@ class ConsumerClient:
             self._ahead.forget(key[1:])
             arrived = request.answer is not None
         if arrived and not self._continues:  # the usual case: the server has sent it early
-            if self._releases:
+            if self._releases.waiting:
                 self._flush_if_safe()
             return request.answer
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
@@ -362,7 +363,7 @@ class ConsumerClient:
         except BaseException:  # including those of signal handlers: a later call must not wait for an unsent request
             request.sent = False
             raise
-        if self._releases:  # added by a finalizer; if the batch arrived early, no message carried them
+        if self._releases.waiting:  # added by a finalizer; if the batch arrived early, no message carried them
             self._flush_if_safe()
         if request.answer is None:
             self._channel.wait(request, deadline)
@@ -404,7 +405,7 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with self._channel.guard, self._lock:  # a finalizer that closes a session must not come in between
+        with self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
             nbytes, on_gpu = 0, False
             for output in result.outputs:
@@ -415,7 +416,9 @@ class ConsumerClient:
                 request = self._requests[key] = PendingRequest()
                 request.sent = True
             if request is not None:
-                request.note(result, continues=result.origin is not None)
+                source = result.origin or result
+                request.coming, request.variant = source is not result, result.variant
+                request.samples = (source.indices, source.names)
         stage = None if result.origin is None else self._stages.get(result.variant)
         if stage is None:
             answer = self._open(result, fds, self._opener.receive)

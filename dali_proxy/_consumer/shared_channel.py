@@ -6,7 +6,6 @@ import math
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakMethod
@@ -14,6 +13,7 @@ from weakref import WeakMethod
 from dali_proxy._consumer.pending_requests import ChannelGuard, Deadline, PendingRequest, PendingRequests, fresh
 from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.locks import is_held
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.signals import run_signal_handlers
@@ -74,11 +74,11 @@ class SharedChannel:
     def is_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> bool:
         """Return whether a finalizer may use the channel now.
 
-        A thread that is using the channel holds the locks itself, and its next message sends the rest of the releases.
+        A thread that is using the channel, or holds its lock, sends the rest of the releases with its next message.
         Elsewhere the locks are free, or a thread that doesn't depend on this one holds them briefly.
         """
         # The function is an argument because finalizers also run after modules have lost their globals.
-        return not self.guard.depth and not is_finalizing()
+        return not (self.guard.depth or is_held(self._lock) or is_finalizing())
 
     def post(self, message: Any, fds: Sequence[int] = ()) -> None:
         """Send a message without waiting for the server. Call it in a `guard`.
@@ -133,7 +133,7 @@ class SharedChannel:
             with self.guard:
                 ready = self._channel.receive_ready(rest=rest)
             if ready:
-                self._handle_all(deque(ready))
+                self._handle_all(ready)
         except ChannelClosedError:
             return  # the server is gone: waiting threads get that error
         except IPCError as error:
@@ -189,11 +189,6 @@ class SharedChannel:
         if self._thread is not None:
             self._thread.join()
 
-    def _handle(self, received: Received) -> None:
-        handle = self._handle_method()
-        assert handle is not None  # its object owns this one
-        handle(received)
-
     def _explain(self, error: ChannelClosedError) -> ProxyError:
         explain = self._explain_method()
         assert explain is not None
@@ -221,8 +216,6 @@ class SharedChannel:
         """Receive and handle one message, or return after a brief wait. Only one thread at a time may call this."""
         try:
             with self.guard:
-                if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
-                    self._channel.flush()
                 received = self._channel.receive(timeout=max(0.0, min(left, _GLANCE)))
         except ChannelTimeoutError:
             return
@@ -233,16 +226,19 @@ class SharedChannel:
         except IPCError as error:
             self._note_unreadable(error)
             return
-        self._handle(received)
+        self._handle_all([received])
 
-    def _handle_all(self, ready: deque[Received]) -> None:
+    def _handle_all(self, ready: list[Received]) -> None:
         """Handle messages: all of them, even if a signal handler raises."""
+        handle = self._handle_method()
+        assert handle is not None  # its object owns this one
+        number = 0
         try:
-            while ready:
-                self._handle(ready.popleft())
+            for number, received in enumerate(ready, 1):  # noqa: B007
+                handle(received)
         finally:
-            if ready:
-                self._handle_all(ready)
+            if number < len(ready):
+                self._handle_all(ready[number:])
 
     def _note_unreadable(self, error: IPCError) -> None:
         """Record that a message can't be read: the channel is closed now."""

@@ -15,9 +15,8 @@ from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.host_trace import EXECUTED, FINISHED, QUEUED, HostTrace
 from dali_proxy._host.measured import Measured
 from dali_proxy._host.options import HostOptions
-from dali_proxy._host.requests import Request, State
+from dali_proxy._host.requests import Request, State, Store
 from dali_proxy._host.scheduler import IsHeld, Scheduler
-from dali_proxy._host.store import Store
 from dali_proxy._host.totals import Totals
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.failures import describe
@@ -117,7 +116,7 @@ class HostRunner:
             worker, self.variant, seq, message.session, key, message.batch_size, message.indices, message.names
         )
         request.waiter = worker.awaited.pop(seq, None)
-        if self._store.is_closed(request.session) or seq in worker.released:
+        if request.session in self._store.closed_sessions or seq in worker.released:
             worker.released.discard(seq)
             request.state = State.GONE
             self._totals.dropped += 1
@@ -263,7 +262,7 @@ class HostRunner:
         if self.trace is not None:
             self.trace.ended(request, EXECUTED)
         limits = self._scheduler.waits(self._is_held_now) and self._is_wanted(request)
-        self._depth(request.variant).finish(limits, self._bytes_out + request.bytes_in)
+        self._depths[request.variant.number].finish(limits, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
         if staged is not None and staged.on_gpu:

@@ -56,19 +56,22 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request."""
-        source = _source(request)
+        session, client, key = request.session, request.worker.client, request.key
+        source = (session, 0) if session else (0, client)
         waiting = self._waiting.get(source)
         if waiting is None:
             waiting = self._waiting[source] = []
             self.turns.append(source)
-        heapq.heappush(waiting, (_order(request), request))
+        # Its position among those of its source: that of its batch, or of its submission.
+        number = (key.epoch, key.iteration, key.view) if session else (0, 0, 0)
+        heapq.heappush(waiting, ((*number, client, request.seq), request))
 
     def drop(self, request: Request) -> None:
         """Remove a request from its queue."""
-        source = _source(request)
-        waiting = self._waiting[source]
-        waiting.remove((_order(request), request))
+        source = (request.session, 0) if request.session else (0, request.worker.client)
+        waiting = [(order, other) for order, other in self._waiting[source] if other is not request]
         heapq.heapify(waiting)
+        self._waiting[source] = waiting
         if not waiting:
             del self._waiting[source]
             self.turns.remove(source)
@@ -115,15 +118,3 @@ class Scheduler:
         self._since = now
         self.busy_seconds += passed * (self.running > 0)
         self.occupancy_seconds += passed * self.running
-
-
-def _source(request: Request) -> _Source:
-    return (request.session, 0) if request.session else (0, request.worker.client)
-
-
-def _order(request: Request) -> _Order:
-    """Return the position of a request among those of its source: that of its batch, or of its submission."""
-    client, seq = request.worker.client, request.seq
-    if not request.session:
-        return 0, 0, 0, client, seq
-    return request.key.epoch, request.key.iteration, request.key.view, client, seq

@@ -44,7 +44,8 @@ class Totals:
         if request.failure is not None:
             self.errors += 1
             self.last_error = clip(request.failure.message, 500)
-        self.bytes_out += request.nbytes
+        elif request.staged is not None:
+            self.bytes_out += request.staged.nbytes
 
     def report(self, scheduler: Scheduler, workers: Iterable[Worker]) -> dict[str, Any]:
         """Return all counters, with the measurements of the scheduler and of the connected workers."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_proxy._host.planning import Planning
-from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
+from dali_proxy._transport.protocol import unpack_table
+from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from pipeline._bulk.gather import gathered
 from pipeline._declaration.schema import Role
 from pipeline._definition import Pipeline
@@ -92,7 +93,7 @@ class Variant:
             raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
         inputs: dict[str, TensorList] = {}
         for node, packed in zip(self._inputs, message.inputs, strict=True):
-            dtype, table = packed.unpack()
+            dtype, table = unpack_table(packed)
             if len(table) != message.batch_size:
                 raise ProtocolError(f"expected {message.batch_size} samples, not {len(table)}")
             batch = request.worker.arena.batch(table, dtype)
@@ -149,7 +150,7 @@ class Variant:
         """Finish all batches that were started, and free all resources."""
         self._close()
 
-    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
+    def _allocate(self, output: int, nbytes: int) -> tuple[Any, Any] | None:
         assert self._planning is not None  # else the executor calls the publisher
         if output not in self._planning.unchanged:
             return None  # `stage_planned` puts all data for launches into one slot

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from dali_proxy._common.exclusive import Owner, claim
+from dali_proxy._common.exclusive import Owner, shared_by_threads
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
@@ -93,7 +94,9 @@ class BaseIterator(Uncopyable, ABC, Iterator[list[Any]]):
             StopIteration: the epoch is over.
             PipelineError: the batch failed; the next call continues with the one after it.
         """
-        claim(self._owner, "iterator")
+        thread = threading.get_ident()
+        if self._owner.setdefault("thread", thread) != thread:
+            raise shared_by_threads("iterator")
         try:
             if self._over:
                 raise StopIteration

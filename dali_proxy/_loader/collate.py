@@ -9,7 +9,7 @@ from typing import Any
 from dali_proxy._common.nested import find, replace
 from dali_proxy._loader.batches import Chunk, CollatedBatch, Cost, FailedBatch, NumberedIndices, Packed, Pause
 from dali_proxy._loader.own_worker import OwnWorker
-from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
+from dali_proxy._worker.batch_context import BatchContext, this_thread
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy._worker.worker import collected_submissions
 from pipeline._ipc.pickling import for_spawned
@@ -51,11 +51,11 @@ class Collate:
         last = samples[-1] if isinstance(samples, list) and samples else samples
         if isinstance(last, Pause):
             return last
-        context = current_context()
+        context = this_thread.context
         if context is None:
             numbered = NumberedIndices(self.epoch, self.own.batch_number(self._count), None, self.rank)
             context = numbered.context()
-            set_context(context)
+            this_thread.context = context
             self._count += 1
         try:
             try:
@@ -79,7 +79,8 @@ class Collate:
                     raise
                 return FailedBatch.from_error(_numbered(context), error, None, self.own)
         finally:
-            set_context(None)
+            this_thread.context = None
+            context.tickets.clear()  # a dataset's iterator may keep the context until the next batch
 
 
 def _numbered(context: BatchContext) -> NumberedIndices:

@@ -50,6 +50,8 @@ class InnerLoop:
         num_workers: number of processes that read the samples; 0 if this process does.
         timeout: seconds that a worker may take for a batch; 0 for no limit.
         in_order: whether the numbers of batches grow.
+        chunk: number of batches that a worker gets at once.
+        batches: torch's iterator of the epoch; None if no epoch has begun, or it has ended.
     """
 
     make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None
@@ -63,7 +65,9 @@ class InnerLoop:
         self._loader = loader
         self._sampler = sampler
         self._sampler_state = sampler_state
-        self._batches: Iterator[Any] | None = None
+        self.chunk = 1
+        self.batches: Iterator[Any] | None = None
+        self._items: NumberedItems | None = None  # those that torch draws in the epoch
         self._begun_in = 0  # process that has started the workers
         self._held: CollatedBatch | FailedBatch | Pause | None = None  # arrived when the sampler raised
         self._round: _Round | None = None  # chunks that have arrived, and their batches that `next` hasn't returned
@@ -77,25 +81,15 @@ class InnerLoop:
         return len(self._loader)
 
     @property
-    def begun(self) -> bool:
-        """Whether an epoch has begun and hasn't ended."""
-        return self._batches is not None
-
-    @property
     def workers(self) -> Sequence[BaseProcess]:
         """The worker processes."""
-        workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for it
+        workers: Sequence[BaseProcess] = getattr(self.batches, "_workers", ())  # torch has no public name for it
         return workers
 
     @property
     def has_ended_worker(self) -> bool:
         """Whether any worker process has ended."""
         return self._ended_workers.any_of(self.workers)
-
-    @property
-    def chunk(self) -> int:
-        """Number of batches that a worker gets at once."""
-        return 1 if self._flight is None else self._flight.chunk
 
     @property
     def in_flight(self) -> InFlight:
@@ -117,7 +111,7 @@ class InnerLoop:
         self._ended_workers = EndedWorkers()
         if self._sampler is not None:
             if self._flight is not None:
-                self._sampler.chunk = self._flight.restart()
+                self.chunk = self._sampler.chunk = self._flight.restart()
             self._sampler.workers = max(self._loader.num_workers, 1)
             self._sampler.epoch, self._sampler.rank = start.epoch, start.rank or 0
             self._sampler.start = self._sampler_state.start(start, resumes)
@@ -131,6 +125,7 @@ class InnerLoop:
             with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
                 batches = self._begin_batches()
                 self._loader.generator = generator
+                self._items = None if self._sampler is None else self._sampler.items
                 if self._items is not None:
                     self._items.begin()  # draws random numbers now instead of at the first `next`
             if start.kind == "datapipe":  # pipes can't seek: start over and skip
@@ -144,7 +139,7 @@ class InnerLoop:
             get_in_turns(pinned)
         if self._loader.num_workers:  # torch's finalizer would take locks of these workers' queues in other children
             keep_in_child(batches)
-        self._batches, self._begun_in = batches, os.getpid()
+        self.batches, self._begun_in = batches, os.getpid()
 
     def next(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch.
@@ -163,18 +158,18 @@ class InnerLoop:
                 self._held = batch
             elif not isinstance(batch, Pause):
                 if self._flight is not None and self._sampler is not None and isinstance(batch, CollatedBatch):
-                    self._sampler.chunk = self._flight.observe(batch, self._result_size)
+                    self.chunk = self._sampler.chunk = self._flight.observe(batch, self._result_size)
                 return batch
 
     @deferred_signals  # Python discards the exception of a handler that it calls while an object is freed
     def end(self) -> None:
         """Drop the epoch and end its workers."""
-        self._batches = self._held = self._interrupted = self._round = None
+        self.batches = self._held = self._interrupted = self._round = None
         self._ended_workers = EndedWorkers()
 
     def leave(self) -> None:
         """Do the same in a finalizer. Handlers may interrupt the wait for workers, which are then terminated."""
-        shut_down = getattr(self._batches, "_shutdown_workers", None)  # torch has no public name for it
+        shut_down = getattr(self.batches, "_shutdown_workers", None)  # torch has no public name for it
         try:
             if shut_down is not None and self._begun_in == os.getpid():  # a forked child must not end them
                 let_through(shut_down)
@@ -197,10 +192,10 @@ class InnerLoop:
             self._round = None
 
     def _next(self) -> Any:
-        assert self._batches is not None
+        assert self.batches is not None
         if self._reads_here:
-            return self._next_in_this_process(self._batches)
-        return without_context(next, self._batches)
+            return self._next_in_this_process(self.batches)
+        return without_context(next, self.batches)
 
     def _next_in_this_process(self, batches: Iterator[Any]) -> Any:
         items = self._items
@@ -209,7 +204,7 @@ class InnerLoop:
             if self._interrupted is not None and self.make is not None:
                 batch = self.make(self._interrupted)
             else:
-                batch = _with_handlers(next, batches)
+                batch = without_context(let_through, next, batches)
         except Interrupted as interrupted:  # by an exception of the dataset, or by a handler while the dataset was read
             if is_interrupt(interrupted.args[0]):
                 if items is not None and items.last is not before:
@@ -241,10 +236,6 @@ class InnerLoop:
                 "loader's worker or another daemonic process: Python doesn't let these have children. Use "
                 "num_workers=0 for a loop inside a worker"
             ) from error
-
-    @property
-    def _items(self) -> NumberedItems | None:
-        return None if self._sampler is None else self._sampler.items
 
 
 class _Round:

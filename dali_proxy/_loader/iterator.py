@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dali_proxy._common.exclusive import Owner, claim
+from dali_proxy._common.exclusive import Owner, shared_by_threads
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.process_exit import dead_worker, end_workers, hanging_worker, reports_dead_worker
 from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._consumer.pending_requests import AHEAD, SentAhead
 from dali_proxy._consumer.produce import produce
 from dali_proxy._loader.batch_transform import BatchTransform
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
@@ -25,7 +27,6 @@ from dali_proxy._loader.rank_batch_sampler import RankBatchSampler
 from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
 from dali_proxy._loader.wrapping import inner_loader
-from dali_proxy._transport.fetch_ahead import AHEAD, SentAhead
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._graph.location import user_traceback
 from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, let_through
@@ -127,7 +128,9 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         return int(self._epoch_sampler.epoch)
 
     def __next__(self) -> Any:
-        claim(self._owner, "iterator of a DataLoader")
+        thread = threading.get_ident()
+        if self._owner.setdefault("thread", thread) != thread:
+            raise shared_by_threads("iterator of a DataLoader")
         try:
             self._server.loop_times.enter()
             while self._yielding is None:
@@ -203,7 +206,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
                 self._failure = None
         if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
-        if not self._loop.begun or self._consumer is None:
+        if self._loop.batches is None or self._consumer is None:
             raise StopIteration
         worker_wait = result_wait = 0.0
         while True:
@@ -236,7 +239,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             self._arrived = None
             result_wait += consumer.waited - waited
             numbered = arrived.numbered
-            size = _size(numbered.indices, self._batch_size)
+            indices = numbered.indices  # a dataset without indices has full batches
+            size = len(indices) if hasattr(indices, "__len__") else self._batch_size
             times = self._server.loop_times
             times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch), size)
             if self._is_first:
@@ -371,8 +375,3 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             self._close_session()
         if hasattr(self, "_loop"):
             self._loop.leave()
-
-
-def _size(indices: Any, batch_size: int) -> int:
-    """Return the number of samples of a batch; for a dataset without indices, that of a full one."""
-    return len(indices) if isinstance(indices, Sized) else batch_size

@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset
 
 from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
-from dali_proxy._consumer.earlier_shapes import EarlierShapes
+from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._consumer.ragged import Ragged, check_ragged
 from dali_proxy._loader.batch_transform import check_batch_transform
 from dali_proxy._loader.generators import Generators
@@ -33,7 +33,7 @@ from dali_proxy._loader.resume import (
     stateful_sampler,
 )
 from dali_proxy._server.server import DALIServer
-from dali_proxy._worker.batch_context import current_context
+from dali_proxy._worker.batch_context import this_thread
 from pipeline._graph.location import warn_caller
 from pipeline._listing import did_you_mean
 from pipeline._ranks import current_ranks
@@ -258,13 +258,13 @@ class DataLoader(LoaderOptions):
 
     def _epoch_number(self) -> int:
         """Return the number of the next epoch. Inside another loader's loop, derive it from that loader's batch."""
-        outer = current_context()
+        outer = this_thread.context
         counts_itself = self.persistent_workers and kind_of(self.dataset) == "iterable"
         return self._epoch if outer is None or counts_itself else outer.epoch_of_loop()
 
     def _rank(self) -> int:
         """Return the rank of this process now. Inside another loader's loop, it is that of the loop."""
-        outer = current_context()
+        outer = this_thread.context
         return self.dali_server.endpoint.rank if outer is None else outer.rank
 
     def _between_epochs(self) -> LoaderState:

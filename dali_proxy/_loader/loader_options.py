@@ -9,7 +9,7 @@ import torch.utils.data
 
 if TYPE_CHECKING:
     from dali_proxy._common.policies import LastBatchPolicy
-    from dali_proxy._consumer.earlier_shapes import EarlierShapes
+    from dali_proxy._consumer.produce import EarlierShapes
     from dali_proxy._consumer.ragged import Ragged
     from dali_proxy._loader.rescue import OnError
     from dali_proxy._server.server import DALIServer

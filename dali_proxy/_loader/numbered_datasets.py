@@ -21,7 +21,7 @@ from dali_proxy._common.bound_process import unblock_interrupts
 from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.generators import DrawWatch
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
-from dali_proxy._worker.batch_context import BatchContext, set_context
+from dali_proxy._worker.batch_context import BatchContext, this_thread
 from pipeline._ipc.pickling import for_spawned
 from pipeline._ipc.signals import deferred_signals
 
@@ -146,7 +146,7 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
         self._epoch, self._rank = epoch, sampler.rank
         self._start = start
         self._take = take
-        self._number = start.first_drawn  # number of the next item
+        self._first = self._number = start.first_drawn  # number of the next item
         self._begun: deque[NumberedIndices] | None = None
 
     def begin(self) -> None:
@@ -162,19 +162,16 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
                 self._draw_round()
             if self._chunks:
                 return self._chunks.popleft()
-            self.last = self._next()
+            self.last = self._begun.popleft() if self._begun else self._draw()
             self._turn = (self._turn + 1) % self._sampler.workers
         return self.last
-
-    def _next(self) -> NumberedIndices:
-        return self._begun.popleft() if self._begun else self._draw()
 
     def _draw_round(self) -> None:
         workers = self._sampler.workers
         drawn: list[NumberedIndices] = []
         with suppress(StopIteration):
             while len(drawn) < workers * self._sampler.chunk:
-                drawn.append(self._next())
+                drawn.append(self._begun.popleft() if self._begun else self._draw())
         if drawn:
             self.rounds.append(tuple([Chunk(tuple(drawn[each::workers])) for each in range(min(workers, len(drawn)))]))
             self._chunks.extend(self.rounds[-1])
@@ -182,7 +179,7 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
     def _draw(self) -> NumberedIndices:
         try:
             while True:
-                watch = None if self._number == self._start.first_drawn else self._sampler.watch
+                watch = None if self._number == self._first else self._sampler.watch
                 indices = next(self._items) if watch is None else watch.next(self._items)
                 number, self._number = self._number, self._number + 1
                 if self._take is not None:
@@ -253,7 +250,7 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         request = self.request
         session = session_of(self.first_session, numbered.epoch) if request is None else request.session
         context = numbered.context(session)
-        set_context(context)
+        this_thread.context = context
         try:
             return make(numbered.indices, context)
         except BaseException as error:

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from dali_proxy._loader.batches import FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.numbered_datasets import WrapsDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
-from dali_proxy._worker.batch_context import BatchContext, set_context
+from dali_proxy._worker.batch_context import BatchContext, this_thread
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
                 numbered = NumberedIndices(epoch, own.batch_number(ordinal // self.batch_size), None, self.rank)
                 context = numbered.context(session_of(self.first_session, epoch), position)
             context.index = f"sample {ordinal}{of_worker}"
-            set_context(context)  # set for each sample: several iterators of one thread may take turns
+            this_thread.context = context  # set for each sample: several iterators of one thread may take turns
             try:
                 sample = next(samples)
             except StopIteration:

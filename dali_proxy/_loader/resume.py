@@ -187,30 +187,29 @@ class Progress:
         """
         with deferred_signals:
             self.catch_up()
-            self._note(number, position)
+            self.yielded = number, position
+            self.catch_up()
 
     def catch_up(self) -> None:
         """Count the batch in `yielded`, if there is one."""
         with deferred_signals:
-            yielded, self.yielded = self.yielded, None
-            if yielded is not None:
-                self._note(*yielded)
-
-    def _note(self, number: int, position: bytes | None) -> None:
-        if self._begin.kind == "iterable":
-            self._last_worker = number % self._begin.workers
-            self._positions[self._last_worker] = _Position(number // self._begin.workers + 1, position)
-            self._batches += 1
-        elif self._begin.kind == "datapipe":
-            self._batches += 1
-        elif self._in_order:
-            self._batches = number + 1  # earlier batches were yielded or have failed
-        else:
-            self._done.add(number)
-            while self._batches in self._done:
-                self._done.remove(self._batches)
+            if self.yielded is None:
+                return
+            (number, position), self.yielded = self.yielded, None
+            if self._begin.kind == "iterable":
+                self._last_worker = number % self._begin.workers
+                self._positions[self._last_worker] = _Position(number // self._begin.workers + 1, position)
                 self._batches += 1
-        self._sampler.after(self._batches)
+            elif self._begin.kind == "datapipe":
+                self._batches += 1
+            elif self._in_order:
+                self._batches = number + 1  # earlier batches were yielded or have failed
+            else:
+                self._done.add(number)
+                while self._batches in self._done:
+                    self._done.remove(self._batches)
+                    self._batches += 1
+            self._sampler.after(self._batches)
 
     @property
     def sampler_at_end(self) -> Any:

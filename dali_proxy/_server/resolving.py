@@ -11,7 +11,7 @@ from dali_proxy.errors import ServerDiedError
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._consumer.consumer import ConsumerClient
-    from dali_proxy._consumer.earlier_shapes import EarlierShapes
+    from dali_proxy._consumer.produce import EarlierShapes
     from dali_proxy._consumer.ragged import Ragged
 
 

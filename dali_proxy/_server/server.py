@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders
-from dali_proxy._consumer.earlier_shapes import EarlierShapes
+from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy._pool.pool_process import PoolProcess

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
-from dali_proxy._transport.slot_view import check_rows, lend
+from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, unpack_table
+from dali_proxy._transport.slot_view import check_rows, make_loan
 from dali_proxy._transport.slots import RETIRED
+from pipeline._concurrency.forking import forks
 from pipeline._cuda.errors import cuda_call, load_cupy
 from pipeline._cuda.ipc import BufferHandle, ImportedBuffer
 from pipeline._ipc.errors import ProtocolError
@@ -93,8 +94,8 @@ class CudaSlotView:
         except BaseException:  # the server assumes that the slot is mapped here: make it give up the slot
             self._page[number] = output.generation | RETIRED
             raise
-        loan = lend(self._page, number, output.generation)
-        dtype, table = output.unpack()
+        loan = make_loan(self._page, number, output.generation, forks, RETIRED)
+        dtype, table = unpack_table(output)
         rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
         return _Output(_Arrived(imported, loan, self._closable), dtype, rows, output.dense)
 

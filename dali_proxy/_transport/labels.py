@@ -41,9 +41,12 @@ def pack_labels(indices: Sequence[Any]) -> str:
         >>> unpack_labels(pack_labels([7, None, "a"]), 3)
         ('7', '', 'a')
     """
-    if _UNKNOWN.issuperset(map(type, indices)):
-        return ""
-    labels = ["" if index is None else str(index) for index in indices]
+    kinds = set(map(type, indices))
+    if not kinds.isdisjoint(_UNKNOWN):
+        if len(kinds) == 1:
+            return ""
+        indices = ["" if index is None else index for index in indices]
+    labels = list(map(str, indices))
     text = _END.join(labels)
     if len(text) > _LONGEST or not text.isascii() or text.count(_END) != len(labels) - 1:
         text = _END.join([clip(label.replace(_END, "?")) for label in labels])

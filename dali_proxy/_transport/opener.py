@@ -1,16 +1,15 @@
-"""The consumer's side of results: torch tensors over the slots that the server lends."""
+"""The consumer's side of results: torch tensors over the slots that the server lends, made when they are taken."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy._transport.deferred import DeferredOutputs, OutputFunction, OutputFunctions
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy._transport.slot_view import SlotView
@@ -23,6 +22,51 @@ if TYPE_CHECKING:
     import torch
 
     from dali_proxy._transport.cuda_view import CudaSlotView
+
+OutputFunction = Callable[[], "torch.Tensor | list[torch.Tensor]"]
+"""Returns a tensor if the output is dense, else the list of its samples."""
+
+
+class DeferredOutputs(Protocol):
+    """Outputs of a batch that has arrived, or that the GPU is computing."""
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Return the outputs: one tensor each, or a list of tensors where shapes differ.
+
+        On a GPU, the stream that is current now waits for the data; the host doesn't.
+        """
+
+
+class OutputFunctions:
+    """Deferred outputs, each with its own function.
+
+    Args:
+        functions: one function for each output.
+    """
+
+    def __init__(self, functions: Sequence[OutputFunction]) -> None:
+        self._functions = functions
+
+    def tensors(self) -> tuple[Any, ...]:
+        """See `DeferredOutputs`."""
+        return tuple([function() for function in self._functions])
+
+
+def copied_from_cpu(output: Any) -> Any:
+    """Return an output, one tensor or a list; copy its tensors on the CPU."""
+    if isinstance(output, list):
+        return [copied_from_cpu(sample) for sample in output]
+    return output if output.is_cuda else output.clone()
+
+
+def on_gpu(output: Any, device_id: int) -> Any:
+    """Return an output, one tensor or a list; copy those of its tensors that lie on another GPU."""
+    if isinstance(output, list):
+        return [on_gpu(sample, device_id) for sample in output]
+    if not output.is_cuda or output.device.index == device_id:
+        return output
+    return output.to(f"cuda:{device_id}", non_blocking=True)
+
 
 T = TypeVar("T")
 
@@ -39,6 +83,9 @@ class ResultOpener:
         control_nbytes: size of each control page.
         local: exchange with a server in this process.
         device_id: GPU that will copy from the server's memory, or None.
+
+    Attributes:
+        cpu: the slots on the CPU.
     """
 
     def __init__(
@@ -52,7 +99,7 @@ class ResultOpener:
         self._lock = new_lock(Level.RESULT_OPENER, "result opener")  # held while memory is mapped and lent
         self._closed = False
         self._cuda: CudaSlotView | None = None
-        self._cpu = SlotView(control_fds[0], control_nbytes, device_id)
+        self.cpu = SlotView(control_fds[0], control_nbytes, device_id)
         if len(control_fds) > 1:
             from dali_proxy._transport.cuda_view import CudaSlotView
 
@@ -81,7 +128,7 @@ class ResultOpener:
 
     def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
         """Return each output as a batch on the CPU, for more operators; see `receive`."""
-        return self._open_all(result, fds, self._cpu.open_batch)
+        return self._open_all(result, fds, self.cpu.open_batch)
 
     def open_prepared(self, result: Result, fds: Sequence[int] = ()) -> tuple[list[Any], list[bool]]:
         """Return each output, all on the CPU, as an array or as the list of its samples' arrays; see `receive`.
@@ -89,13 +136,8 @@ class ResultOpener:
         Returns:
             The outputs, and for each of them whether its memory is registered with CUDA.
         """
-        arrays = self._open_all(result, fds, self._cpu.open)
-        return arrays, [self._cpu.is_pinned(output.slot) for output in result.outputs]
-
-    @property
-    def lends_many(self) -> bool:
-        """Whether further results on the CPU should be copied; see `SlotView.lends_many`."""
-        return self._cpu.lends_many
+        arrays = self._open_all(result, fds, self.cpu.open)
+        return arrays, [self.cpu.is_pinned(output.slot) for output in result.outputs]
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap the slots of a `SlotsDetached` message. Tensors over them stay valid."""
@@ -111,7 +153,7 @@ class ResultOpener:
         if not self._lock.acquire(blocking=False):
             return  # the holder of the lock unmaps the memory; it may be an outer call on this thread
         try:
-            self._cpu.close()
+            self.cpu.close()
             if self._cuda is not None:
                 self._cuda.close()
         finally:
@@ -129,7 +171,7 @@ class ResultOpener:
                 self.close()
 
     def _detach(self, slots: Sequence[int]) -> None:
-        self._cpu.detach([slot for slot in slots if slot < CUDA_SLOTS])
+        self.cpu.detach([slot for slot in slots if slot < CUDA_SLOTS])
         if self._cuda is not None:
             self._cuda.detach([slot - CUDA_SLOTS for slot in slots if slot >= CUDA_SLOTS])
 
@@ -164,7 +206,7 @@ class ResultOpener:
 
     def _open(self, output: OutputBatch, fds: Iterator[int]) -> OutputFunction:
         if output.device == "cpu":
-            return partial(host_tensors, self._cpu.open(output, fds))
+            return partial(host_tensors, self.cpu.open(output, fds))
         if output.device == "cuda" and self._cuda is not None:
             return self._cuda.receive(output)
         if output.device == "local" and self._local is not None:

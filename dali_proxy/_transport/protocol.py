@@ -10,11 +10,10 @@ from typing import Annotated, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from dali_proxy._transport.labels import Labels
 from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
-from dali_proxy._transport.prepared import Prepared
+from dali_proxy._transport.prepared import Prepared, PreparedOutput
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
 
@@ -103,14 +102,6 @@ class InputBatch(Message, frozen=True):
     dtype: ShortName
     ndim: U8
     table: Table
-
-    def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
-        """Return the dtype and the table. `ArenaReader.batch` checks that the rows lie in their segments.
-
-        Raises:
-            ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
-        """
-        return unpacked(self.dtype, self.table, 2 + self.ndim)
 
 
 class Submit(Message, frozen=True, kw_only=True):
@@ -231,18 +222,6 @@ class OutputBatch(Message, frozen=True, kw_only=True):
     nbytes: U64 = 0
     attach: bool = False
     handle: Annotated[bytes, Meta(max_length=1024)] = b""
-
-    def lent(self, generation: int, attach: bool, handle: bytes) -> OutputBatch:
-        """Return it with the fields that are new in a loan."""
-        return replace(self, generation=generation, attach=attach, handle=handle)
-
-    def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
-        """Return the dtype and the table.
-
-        Raises:
-            ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
-        """
-        return unpacked(self.dtype, self.table, 1 + self.ndim)
 
 
 class Result(Message, frozen=True, kw_only=True):
@@ -490,15 +469,16 @@ def check_versions(*, server: int, client: int, name: str) -> None:
         )
 
 
-def unpacked(name: str, table: bytes, columns: int) -> tuple[np.dtype[np.generic], Int64Array]:
-    """Return the dtype and the table of an input or an output, for its fields and the number of columns.
+def unpack_table(arrays: InputBatch | OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic], Int64Array]:
+    """Return the dtype and the table of an input or an output. The caller checks that the rows lie in their memory.
 
     Raises:
         ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
     """
-    dtype = DTYPES.get(name)
+    dtype, table = DTYPES.get(arrays.dtype), arrays.table
+    columns = arrays.ndim + (2 if type(arrays) is InputBatch else 1)
     if dtype is None:
-        raise ProtocolError(f"unknown element type {name!r:.40}")
+        raise ProtocolError(f"unknown element type {arrays.dtype!r:.40}")
     if not table or len(table) % (8 * columns) or columns > 2 + _MAX_NDIM:
         raise ProtocolError(f"{len(table)} bytes aren't a table with rows of {columns} int64")
     return dtype, np.frombuffer(table, np.int64).reshape(-1, columns)

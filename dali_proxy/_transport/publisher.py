@@ -51,9 +51,10 @@ class Account:
 
     def take_detached(self) -> tuple[int, ...]:
         """Return the slots for a `SlotsDetached` message, if any; `publish` includes them in its message, too."""
-        detached = self.borrowers[0].take_detached()
-        for borrower in self.borrowers[1:]:
-            detached += tuple([number + CUDA_SLOTS for number in borrower.take_detached()])
+        detached: tuple[int, ...] = ()
+        for first, borrower in zip((0, CUDA_SLOTS), self.borrowers, strict=False):
+            if borrower.detached:  # usually not: no lock is needed to see that
+                detached += tuple([number + first for number in borrower.take_detached()])
         return detached
 
     def close(self) -> None:
@@ -64,25 +65,6 @@ class Account:
 
 #: An output's message, its slot, and the object itself if it has no slot.
 _StagedOutput: TypeAlias = tuple[OutputBatch, Slot[Any] | None, Any]
-
-
-class OutputBuffer:
-    """Memory of a slot that an executor writes an output to.
-
-    The slot returns to its pool when the last array over the memory dies, unless the output was staged. So a batch that
-    fails needs no cleanup.
-
-    Attributes:
-        array: ``uint8[nbytes]``.
-    """
-
-    __slots__ = ("array", "take")
-
-    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
-        owner = SlotOwner(slot)
-        #: See `SlotOwner.take`.
-        self.take = owner.take
-        self.array = lent_array(slot.memory.array[:nbytes], owner)
 
 
 class StagedResult:
@@ -165,9 +147,15 @@ class ResultPublisher:
         #: Where the executor allocates memory of the GPU; None for its own pools.
         self.device_memory: DeviceMemory | None = self._cuda if local is None else local.memory
 
-    def allocate(self, output: int, nbytes: int) -> OutputBuffer:
-        """Return slot memory for an output on the CPU, which `stage` then needn't copy."""
-        return OutputBuffer(self.pool.allocate(nbytes), nbytes)
+    def allocate(self, output: int, nbytes: int) -> tuple[npt.NDArray[np.uint8], SlotOwner[SharedBlock]]:
+        """Return slot memory for an output on the CPU, which `stage` then needn't copy, and its owner.
+
+        The slot returns to its pool when the last array over the memory dies, unless the output was staged. So a batch
+        that fails needs no cleanup.
+        """
+        slot = self.pool.allocate(nbytes)
+        owner = SlotOwner(slot)
+        return lent_array(slot.memory.array[:nbytes], owner), owner
 
     def account(self) -> Account:
         """Create the account of a consumer that has connected."""
@@ -246,7 +234,7 @@ class ResultPublisher:
                 generation, attach = slot.pool.lend(slot, borrower)
                 lent.append((slot, borrower, attach))
                 handle = output.handle if attach else b""
-                messages.append(output.lent(generation, attach, handle))
+                messages.append(replace(output, generation=generation, attach=attach, handle=handle))
                 if attach and slot.pool is self.pool:
                     fds.append(slot.memory.fd)
         except BaseException:
@@ -282,13 +270,13 @@ class ResultPublisher:
             self._cuda.close()
 
     def _stage_cpu(self, output: TensorListCPU) -> _StagedOutput:
-        slot = _slot_of(output)
+        slot, offset = _slot_of(output)
         if slot is None:
             return self._stage_copy(output)
         try:
-            assert output.dense is not None  # see _slot_of
-            rows = np.array([[output.dense.ctypes.data - slot.memory.address, *output.dense.shape]])
-            return _describe(output, slot, output.dense.dtype, rows, True), slot, None
+            dense = output.dense
+            assert dense is not None  # see _slot_of
+            return _describe(output, slot, dense.dtype, np.array([[offset, *dense.shape]]), True), slot, None
         except BaseException:
             slot.discard()
             raise
@@ -317,11 +305,10 @@ class ResultPublisher:
 
     def _stage_source(self, output: TensorListCPU, target: Target) -> _StagedOutput:
         """Stage the bytes of an output that the consumer copies to its GPU, in the layout of the target."""
-        slot = _slot_of(output)
+        slot, offset = _slot_of(output)
         if slot is None:
             return self._stage_bytes(target.nbytes, lambda memory: gather(output, memory, target.table.pointers))
-        assert output.dense is not None  # see _slot_of
-        return _bytes_of(slot, output.dense.ctypes.data - slot.memory.address, target.nbytes), slot, None
+        return _bytes_of(slot, offset, target.nbytes), slot, None
 
     def _stage_bytes(self, nbytes: int, write: Callable[[npt.NDArray[np.uint8]], object]) -> _StagedOutput:
         slot = self.pool.allocate(nbytes)
@@ -349,13 +336,13 @@ class ResultPublisher:
         return described, slot, None
 
 
-def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
-    """Take the slot that a dense output lies in out of its `OutputBuffer`; return None if it lies in none."""
-    buffer, dense = output.owner, output.dense
-    if dense is None or not isinstance(buffer, OutputBuffer) or not dense.flags.c_contiguous:
-        return None
-    offset = dense.ctypes.data - buffer.array.ctypes.data
-    return buffer.take() if 0 <= offset <= buffer.array.nbytes - dense.nbytes else None
+def _slot_of(output: TensorListCPU) -> tuple[Slot[SharedBlock] | None, int]:
+    """Take the slot that a dense output lies in from its owner; return it and the output's offset, or None and 0."""
+    owner, dense = output.owner, output.dense
+    if dense is None or not isinstance(owner, SlotOwner) or not dense.flags.c_contiguous or owner.slot is None:
+        return None, 0
+    offset = dense.ctypes.data - owner.slot.memory.address
+    return (owner.take(), offset) if 0 <= offset <= owner.slot.memory.nbytes - dense.nbytes else (None, 0)
 
 
 def _check_tables(outputs: Sequence[OutputBatch]) -> None:

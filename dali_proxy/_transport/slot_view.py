@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy._transport.protocol import OutputBatch
+from dali_proxy._transport.protocol import OutputBatch, unpack_table
 from dali_proxy._transport.slots import RETIRED
 from pipeline._concurrency.forking import forks
 from pipeline._cuda.pinned import PinnedMemory
@@ -64,12 +64,11 @@ class _Loan:
             self._page[self._number] = self._generation | (self._retired if len(self._forks) != self._forked else 0)
 
 
-def lend(page: npt.NDArray[np.uint8], number: int, generation: int) -> Any:
-    """Return a loan of a slot. It ends when the object dies. Its attribute `ours` is False in a forked child."""
-    return _make_loan(page, number, generation, forks, RETIRED)
+make_loan: Any = _Loan if compiled is None else compiled.Loan
+"""``make_loan(page, number, generation, forks, RETIRED)`` returns a loan of a slot, which ends when the object dies.
 
-
-_make_loan: Any = _Loan if compiled is None else compiled.Loan
+Its attribute `ours` is False in a forked child.
+"""
 
 
 class SlotView:
@@ -101,7 +100,7 @@ class SlotView:
             ProtocolError: the description is invalid.
         """
         memory = self._lent(output, fds)
-        dtype, table = output.unpack()
+        dtype, table = unpack_table(output)
         rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
         if output.dense:
             dense: npt.NDArray[Any] = np.ndarray(rows[0][1:], dtype, buffer=memory, offset=rows[0][0])
@@ -111,7 +110,7 @@ class SlotView:
     def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
         """Return an output as a batch, without work for each sample; see `open`."""
         memory = self._lent(output, fds)
-        dtype, table = output.unpack()
+        dtype, table = unpack_table(output)
         rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
         if output.dense:
             ((offset, *shape),) = rows
@@ -153,7 +152,7 @@ class SlotView:
         except BaseException:  # the server assumes that the slot is mapped here: make it give up the slot
             self.page[output.slot] = output.generation | RETIRED
             raise
-        return lent_array(mapping, lend(self.page, output.slot, output.generation))
+        return lent_array(mapping, make_loan(self.page, output.slot, output.generation, forks, RETIRED))
 
     def _attach(self, output: OutputBatch, fd: int) -> None:
         self.detach([output.slot])  # an older slot of this number
@@ -191,8 +190,9 @@ def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: 
     rows: list[list[int]] = table.tolist()
     if len(rows) == 1:  # for example a dense output; Python is faster and exact
         offset, *shape = rows[0]
-        end = offset + math.prod(shape) * itemsize
-        if min(rows[0]) < 0 or offset % itemsize or end > nbytes or not is_numpy_shape(shape):
+        size = math.prod(shape)
+        is_good = min(rows[0]) >= 0 and not offset % itemsize and offset + size * itemsize <= nbytes
+        if not is_good or (size == 0 and not is_numpy_shape(shape)):
             raise ProtocolError("an array of a result isn't in its slot")
         return rows
     offsets, shapes = table[:, 0], table[:, 1:]

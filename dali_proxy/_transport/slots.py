@@ -81,21 +81,24 @@ class SlotOwner(Generic[M]):
     """The owner of arrays over an allocated slot, which keep it alive.
 
     The slot returns to its pool when this dies, unless it was taken.
+
+    Attributes:
+        slot: the slot; None once it was taken.
     """
 
-    __slots__ = ("_slot",)
+    __slots__ = ("slot",)
 
     def __init__(self, slot: Slot[M]) -> None:
-        self._slot: Slot[M] | None = slot
+        self.slot: Slot[M] | None = slot
 
     def take(self) -> Slot[M] | None:
         """Return the slot, which no longer returns to its pool automatically; None the second time."""
-        slot, self._slot = self._slot, None
+        slot, self.slot = self.slot, None
         return slot
 
     def __del__(self) -> None:
-        if self._slot is not None:
-            self._slot.pool.abandon(self._slot)
+        if self.slot is not None:
+            self.slot.pool.abandon(self.slot)
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,7 @@ class SlotPool(Generic[M]):
         for borrower in self._borrowers:
             generations = borrower.generations[: self._next_number]
             page = borrower.page[: self._next_number]
-            for number in _returned(generations, page):
+            for number in _returned(generations, page, self._next_number, RETIRED):
                 generations[number] = 0
                 slot = self._slots[number]
                 if page[number] & RETIRED:
@@ -420,13 +423,15 @@ class Borrower(Generic[M]):
         self.pool.end(self)
 
 
-def _returned(generations: npt.NDArray[np.uint8], page: npt.NDArray[np.uint8]) -> list[int]:
-    """Return the numbers of the lent slots whose bytes in the page show their return."""
-    if compiled is not None:
-        found: list[int] = compiled.returned(generations, page, len(generations), RETIRED)
-        return found
-    numbers: list[int] = np.flatnonzero((generations != 0) & (page & ~np.uint8(RETIRED) == generations)).tolist()
+def _returned_in_python(
+    generations: npt.NDArray[np.uint8], page: npt.NDArray[np.uint8], count: int, retired: int
+) -> list[int]:
+    """Return the numbers of the lent slots whose bytes in the page show their return; see tables.h."""
+    numbers: list[int] = np.flatnonzero((generations != 0) & (page & ~np.uint8(retired) == generations)).tolist()
     return numbers
+
+
+_returned: Callable[..., list[int]] = _returned_in_python if compiled is None else compiled.returned
 
 
 def _most_read(nbytes: int) -> int:

@@ -29,6 +29,7 @@ class BatchContext:
         nbytes: size of the samples that were submitted for it.
         rank: rank of the training process.
         global_batch: number of the batch among those of all ranks; None if it is that of the epoch.
+        tickets: tickets of the requests submitted for this batch, by client and numbers of the samples.
     """
 
     session: int = 0
@@ -43,6 +44,7 @@ class BatchContext:
     nbytes: int = 0
     rank: int = 0
     global_batch: int | None = None
+    tickets: dict[Any, Any] = field(default_factory=dict)
 
     def epoch_of_loop(self) -> int:
         """Return an epoch number for a loop that begins inside this batch.
@@ -58,24 +60,14 @@ class _Thread(threading.local):
     context: BatchContext | None = None
 
 
-_thread = _Thread()
-
-
-def current_context() -> BatchContext | None:
-    """Return the batch that this thread is making, or None in another library's loader."""
-    return _thread.context
-
-
-def set_context(context: BatchContext | None) -> None:
-    """Set the batch that this thread is making."""
-    _thread.context = context
+this_thread = _Thread()
+"""Its attribute `context` is the batch that the current thread is making; None in another library's loader."""
 
 
 def without_context(call: Callable[..., T], *args: Any) -> T:
     """Return ``call(*args)``, without a context: a loop inside another loop sets its own contexts."""
-    outer = _thread.context
-    _thread.context = None
+    outer, this_thread.context = this_thread.context, None
     try:
         return call(*args)
     finally:
-        _thread.context = outer
+        this_thread.context = outer

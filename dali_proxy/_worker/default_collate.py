@@ -16,21 +16,22 @@ _SAMPLE, _OUTPUT = attrgetter("sample"), attrgetter("output")
 
 def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
     """Submit a batch of samples and return a reference to one output. torch's `default_collate` calls this."""
-    _one_output(batch)
+    if len(set(map(_OUTPUT, batch))) != 1:
+        raise _mixed(batch)
     ticket = batch[0].sample.client.submit(list(map(_SAMPLE, batch)))
     return BatchRef(ticket, batch[0].output)
 
 
 def collate_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> StackedRefs:
     """Return a reference to the stacked values of submitted samples, which came from other processes."""
-    _one_output(batch)
+    if len(set(map(_OUTPUT, batch))) != 1:
+        raise _mixed(batch)
     return StackedRefs(tuple(batch))
 
 
-def _one_output(batch: Sequence[SampleRef] | Sequence[BatchRef]) -> None:
-    outputs = set(map(_OUTPUT, batch))
-    if len(outputs) != 1:
-        raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
+def _mixed(batch: Sequence[SampleRef] | Sequence[BatchRef]) -> ValueError:
+    outputs = sorted(set(map(_OUTPUT, batch)))
+    return ValueError(f"a batch mixes the pipeline's outputs {outputs}: collate them one by one")
 
 
 def collate_records(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:

@@ -72,9 +72,10 @@ class Proxy:
                 raise
             raise type(error)(f"{error} (sample name: {name})") from error.__cause__
         client = self._client
-        if client is None or not client.alive:  # closed in a forked child
-            client = self._client = worker_client(self._endpoint)
-        sample = client.sample(arrays, name)
+        sample = None if client is None else client.sample(arrays, name)
+        while sample is None:  # the server was started again, or this is a forked child
+            self._client = worker_client(self._endpoint)
+            sample = self._client.sample(arrays, name)
         if self._one_output:
             return SampleRef(sample, 0)
         refs = tuple([SampleRef(sample, output) for output in range(self._endpoint.outputs)])

@@ -1,10 +1,15 @@
-"""Tickets: each identifies a submitted batch in any process, and releases the batch if it isn't used."""
+"""Tickets: each identifies a submitted batch in any process. Batches that are not used are released."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import repeat, starmap
 from typing import Any
+
+from dali_proxy._transport.protocol import CloseSession, Release
 
 Discard = Callable[[int, int], None]
 
@@ -90,3 +95,58 @@ class Ticket:
             discards = all_discards.get(self.server)
             if discards:
                 discards[-1](self.client, self.seq)
+
+
+def _ignore(released: object) -> None:
+    """Do nothing, for a process that remembers nothing about released batches."""
+
+
+class ReleaseQueue:
+    """Released batches and closed sessions that the server hasn't been notified of yet.
+
+    Finalizers add to it at any point of any thread, so adding takes no lock.
+
+    Attributes:
+        waiting: the batches, by their clients and the clients' numbers for them, and the sessions, by their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[int, int] | int] = deque()
+
+    def add_batch(self, client: int, seq: int) -> None:
+        """Add a batch, given by its client and the client's number for it."""
+        self.waiting.append((client, seq))
+
+    def add_session(self, session: int) -> None:
+        """Add a session."""
+        self.waiting.append(session)
+
+    def flush(
+        self,
+        post: Callable[[object], object],
+        forget_batches: Callable[[Sequence[tuple[int, int]]], object] = _ignore,
+        forget_session: Callable[[int], object] = _ignore,
+    ) -> None:
+        """Notify the server of all that was added. After an exception, the next call sends everything again.
+
+        Args:
+            post: sends a message.
+            forget_batches: called before the batches are sent.
+            forget_session: called before a session is sent.
+        """
+        released: list[tuple[int, int] | int] = []
+        try:
+            with suppress(IndexError):  # another thread or finalizer took the item
+                # The loop is in C: a signal handler that raises between removing and storing an item would lose it.
+                released.extend(starmap(self.waiting.popleft, repeat((), len(self.waiting))))
+            batches = [each for each in released if isinstance(each, tuple)]
+            if batches:
+                forget_batches(batches)
+                post(Release.pack(batches))
+            for session in released:
+                if not isinstance(session, tuple):
+                    forget_session(session)
+                    post(CloseSession(session))
+        except BaseException:  # torch's signal handler may raise anywhere; the server ignores repeated messages
+            self.waiting.extend(released)
+            raise

@@ -9,8 +9,8 @@ import threading
 import time
 import weakref
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -22,10 +22,9 @@ import numpy.typing as npt
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.labels import pack_labels
 from dali_proxy._transport.protocol import AttachSegment, DetachSegment, Goodbye, InputBatch, Submit
-from dali_proxy._transport.release_queue import ReleaseQueue
-from dali_proxy._worker.batch_context import BatchContext, current_context
-from dali_proxy._worker.samples import Sample, Submitter
-from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
+from dali_proxy._worker.batch_context import BatchContext, this_thread
+from dali_proxy._worker.placeholders import Sample, Submitter
+from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.arena import Arena, Block
@@ -35,13 +34,10 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._rng import global_batch
 
-_Batch = tuple[BatchContext | None, tuple[int, ...]]
-
-
 # Seconds for which a server counts as alive after a check: a check costs as much as the rest of the proxy's work for a
 # sample.
 _ALIVE_S = 0.005
-_NUMBER, _NAME, _INDEX, _NBYTES = map(attrgetter, ("number", "name", "index", "nbytes"))
+_NUMBER, _NAME, _INDEX, _BLOCKS, _NBYTES = map(attrgetter, ("number", "name", "index", "blocks", "nbytes"))
 
 
 class WorkerClient:
@@ -85,20 +81,22 @@ class WorkerClient:
         # Requests are sent in the order of their numbers. Reentrant: a signal handler that submits may interrupt the
         # holder.
         self._lock = new_rlock(Level.SUBMISSION, "submission")
-        # The requests of current batches, by context and sample numbers: the outputs of a pipeline are collated one
-        # after the other, but belong to one request. An entry lives as long as its ticket.
-        self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
+        # The requests of batches without a context; see `BatchContext.tickets`. An entry lives as long as its ticket.
+        self._tickets: weakref.WeakValueDictionary[Any, Ticket] = weakref.WeakValueDictionary()
         self._releases = ReleaseQueue()
         discard_through(self.server, self._releases.add_batch, preferred=False)  # a consumer's function is faster
 
     @property
     def alive(self) -> bool:
         """Whether the server is listening, or was listening a moment ago."""
-        if time.monotonic() > self._look_at:
-            if not self._channel.alive():
-                return False
-            self._look_at = time.monotonic() + _ALIVE_S
-        return not self._channel.closed
+        return not self._channel.closed and (time.monotonic() <= self._look_at or self._is_listening())
+
+    def _is_listening(self) -> bool:
+        self._look_at = time.monotonic() + _ALIVE_S
+        if self._channel.alive():
+            return True
+        self._look_at = 0.0
+        return False
 
     def goodbye(self) -> str:
         """Return the server's reason for the end of this connection; empty if it gave none before `close`."""
@@ -109,8 +107,8 @@ class WorkerClient:
                     self._goodbye = received.message.reason
         return self._goodbye
 
-    def sample(self, arrays: Sequence[npt.NDArray[Any]], name: str | None = None) -> Sample:
-        """Copy the inputs of one sample to shared memory.
+    def sample(self, arrays: Sequence[npt.NDArray[Any]], name: str | None = None) -> Sample | None:
+        """Copy the inputs of one sample to shared memory. Return None if this isn't `alive`: a caller reconnects then.
 
         Args:
             arrays: the inputs.
@@ -120,6 +118,8 @@ class WorkerClient:
             ServerDiedError: the server died while the call waited for free memory.
             ArenaFullError: the samples in use exceed `arena_bytes_limit`.
         """
+        if self._channel.closed or (time.monotonic() > self._look_at and not self._is_listening()):
+            return None
         try:
             if len(arrays) == 1:  # the usual case; comprehensions would take longer than the rest
                 array = arrays[0]
@@ -135,7 +135,7 @@ class WorkerClient:
                 raise
         except ArenaFullError as error:
             raise self._too_large(arrays, name, error) from None
-        context = current_context()
+        context = this_thread.context
         if context is None and not self._begun:
             self._begun = time.perf_counter()
         index = None if context is None else context.index
@@ -143,7 +143,7 @@ class WorkerClient:
 
     def _too_large(self, arrays: Sequence[npt.NDArray[Any]], name: str | None, error: ArenaFullError) -> ArenaFullError:
         """Return the error for a sample without space, with its dataset index and name."""
-        nbytes, limit, context = sum(array.nbytes for array in arrays), self.arena.limit, current_context()
+        nbytes, limit, context = sum(array.nbytes for array in arrays), self.arena.limit, this_thread.context
         reason = str(error)
         if nbytes > limit:
             reason = (
@@ -164,12 +164,13 @@ class WorkerClient:
             ServerDiedError: the server is gone.
         """
         self._check(samples)
-        context = current_context()
-        key = (context, tuple(map(_NUMBER, samples)))
+        context = this_thread.context
+        tickets = self._tickets if context is None else context.tickets
+        key = self.client, *map(_NUMBER, samples)
         with deferred_signals, self._lock:
-            ticket = self._recent.get(key)
+            ticket: Ticket | None = tickets.get(key)
             if ticket is None:
-                ticket = self._recent[key] = self._send(samples, context)
+                ticket = tickets[key] = self._send(samples, context)
             return ticket
 
     def flush(self) -> None:
@@ -192,54 +193,55 @@ class WorkerClient:
             self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
-        inputs = tuple([_input(samples, number) for number in range(len(self.endpoint.inputs))])
+        inputs = tuple(map(_input, itertools.repeat(samples), range(len(self.endpoint.inputs))))
+        names = list(map(_NAME, samples))
         try:
-            with server_errors():
-                blocks = [block for sample in samples for block in sample.blocks]
-                seq = self.arena.submit(blocks)
-                session, epoch, batch, view = 0, self._seed, seq, 0
-                begun, self._begun = self._begun, 0.0
-                if context is None:
-                    number = global_batch(self.endpoint.rank, batch)
-                else:
-                    begun = context.begun
-                    session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
-                    number = context.global_batch
-                    context.requests += 1
-                    context.nbytes += sum(map(_NBYTES, blocks))
-                if self._releases:
-                    self._releases.flush(self._channel.post)
-                collects = _collecting.now
-                self._channel.post(
-                    Submit(
-                        seq=seq,
-                        session=session,
-                        epoch=epoch,
-                        batch=batch,
-                        view=view,
-                        batch_size=len(samples),
-                        indices=_indices(samples, context),
-                        inputs=inputs,
-                        waited_ns=self.arena.waited_ns,
-                        names=pack_labels(list(map(_NAME, samples))),
-                        global_batch=number,
-                        begun_ns=int(begun * 1e9),
-                        sent_ns=time.perf_counter_ns(),
-                    ),
-                    flush=not collects,
-                )
-                ticket = Ticket(self.server, self.client, seq, len(samples))
-                if not collects:
-                    self._channel.wait_written(self.endpoint.timeout)
-                return ticket
+            blocks = list(itertools.chain.from_iterable(map(_BLOCKS, samples)))
+            seq = self.arena.submit(blocks)
+            session, epoch, batch, view = 0, self._seed, seq, 0
+            begun, self._begun = self._begun, 0.0
+            if context is None:
+                number = global_batch(self.endpoint.rank, batch)
+            else:
+                begun = context.begun
+                session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
+                number = context.global_batch
+                context.requests += 1
+                context.nbytes += sum(map(_NBYTES, blocks))
+            if self._releases.waiting:
+                self._releases.flush(self._channel.post)
+            collects = _collecting.now
+            is_written = self._channel.post(
+                Submit(
+                    seq=seq,
+                    session=session,
+                    epoch=epoch,
+                    batch=batch,
+                    view=view,
+                    batch_size=len(samples),
+                    indices=_indices(samples, context),
+                    inputs=inputs,
+                    waited_ns=self.arena.waited_ns,
+                    names=pack_labels(names) if any(names) else "",
+                    global_batch=number,
+                    begun_ns=int(begun * 1e9),
+                    sent_ns=time.perf_counter_ns(),
+                ),
+                flush=not collects,
+            )
+            ticket = Ticket(self.server, self.client, seq, len(samples))
+            if not (is_written or collects):
+                self._channel.wait_written(self.endpoint.timeout)
+            return ticket
         except Interrupted:
             raise  # the request is written when the server reads again; its result is discarded
         except BaseException as error:
             goodbye = self.goodbye()
             self._channel.close()  # a request may be missing, and the server rejects later ones: reconnect
-            if goodbye and isinstance(error, ServerDiedError):
+            if goodbye and isinstance(error, ChannelClosedError):
                 raise ServerClosedError(f"the server is closed: {goodbye}") from error
-            raise
+            with server_errors():
+                raise
 
     def _check(self, samples: Sequence[Sample]) -> None:
         if self._channel.closed:
@@ -340,13 +342,15 @@ class _Collecting(threading.local):
 _collecting = _Collecting()
 
 
-@contextmanager
-def collected_submissions() -> Iterator[None]:
+class collected_submissions:  # named like a function
     """Send the batches that this thread submits in the block together at its end: the server then wakes only once."""
-    _collecting.now = True
-    try:
-        yield
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _collecting.now = True
+
+    def __exit__(self, *exc_info: object) -> None:
         _collecting.now = False
         for connection in list(_connections.values()):
             if connection.client is not None:

@@ -75,6 +75,12 @@ def new_rlock(level: Level, name: str) -> threading.RLock:
     return lock
 
 
+def is_held(lock: threading.RLock) -> bool:
+    """Return whether the calling thread holds a lock."""
+    held: bool = lock._is_owned()  # type: ignore[attr-defined]  # `threading.Condition` calls it, too
+    return held
+
+
 class _Condition(threading.Condition):
     """A condition whose ``with`` statement takes and releases the lock in C.
 

@@ -13,29 +13,38 @@ from contextlib import suppress
 
 from pipeline._concurrency.cost import NO_COST, Cost, charge, spent
 from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._concurrency.latch import Latch
 from pipeline._concurrency.locks import Level, new_lock
 
 Task = Callable[[int], None]
 
+# Seconds between checks of a job: a signal that arrives just before a wait doesn't end it.
+_INTERVAL = 1.0
+
 
 class Job:
-    """The tasks 0 .. count-1 of one call. One thread draws each index; the last task to finish opens `done`.
+    """The tasks 0 .. count-1 of one call. One thread draws each index.
+
+    In contrast to `threading.Event`, no lock stays taken if a signal handler raises in a thread that waits for a job.
 
     Args:
-        task: called with each index.
+        task: called with each index, or with the begin and the end of each range.
         count: number of tasks.
         lock: lock of the pool, for all its jobs. Only the pool's threads take it, so no signal handler runs meanwhile.
+        step: size of the ranges; 0 for tasks that get an index.
+        total: number of indices in all ranges.
     """
 
-    __slots__ = ("_cost", "_left", "_lock", "count", "done", "draw", "errors", "task")
+    __slots__ = ("_cost", "_done", "_left", "_lock", "count", "draw", "errors", "step", "task", "total")
 
-    def __init__(self, task: Task, count: int, lock: threading.Lock) -> None:
+    def __init__(
+        self, task: Callable[..., object], count: int, lock: threading.Lock, step: int = 0, total: int = 0
+    ) -> None:
         self.task = task
         self.count = count
+        self.step, self.total = step, total
         self.draw = itertools.count().__next__  # atomic under the GIL
         self.errors: list[tuple[int, BaseException]] = []  # `append` is atomic, too
-        self.done = Latch()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()  # of the thread that finishes the last task
         self._lock = lock  # guards the two below
         self._left = count  # number of unfinished tasks
         self._cost = NO_COST
@@ -48,7 +57,7 @@ class Job:
             self._cost = Cost(known[0] + now[0] - begin[0], known[1] + now[1] - begin[1])
             self._left -= count
             if self._left == 0:
-                self.done.open()
+                self._done.put(None)
 
     def wait(self) -> list[tuple[int, BaseException]]:
         """Wait until all tasks are done; return their exceptions, each with its index, sorted by index.
@@ -56,7 +65,10 @@ class Job:
         The calling thread is charged for the tasks, but not for the time it waits.
         """
         begin = time.perf_counter_ns()
-        self.done.wait()
+        while self._left:
+            with suppress(queue.Empty):
+                self._done.get(timeout=_INTERVAL)
+                self._done.put(None)  # for other threads that wait
         cost, self._cost = self._cost, NO_COST  # nothing adds to it any more
         charge(cost, waited=time.perf_counter_ns() - begin)
         return sorted(self.errors, key=lambda error: error[0]) if self.errors else []
@@ -136,15 +148,16 @@ class ThreadPool:
 
     def start(self, task: Task, count: int) -> Job:
         """Start the tasks like `run`, but return at once: the caller waits for the job."""
-        job = Job(task, count, self._lock)
-        if count == 0:
-            job.done.open()
+        return self._start(Job(task, count, self._lock))
+
+    def _start(self, job: Job) -> Job:
+        if job.count == 0:
             return job
         if self._closed:
             raise RuntimeError("the thread pool is closed")
         try:
             self._jobs.append(job)
-            for _ in range(min(count, self.num_threads)):
+            for _ in range(min(job.count, self.num_threads)):
                 self._queue.put(job)
         except BaseException:  # of a signal handler; threads that got the job do all of it
             with suppress(ValueError):
@@ -181,7 +194,7 @@ class ThreadPool:
         """
         ranges = -(-self.num_threads // callers)
         step = max(1, min(step, -(-count // ranges)))
-        return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
+        return self._start(Job(task, -(-count // step), self._lock, step, count))
 
     @property
     def busy(self) -> bool:
@@ -213,7 +226,10 @@ class ThreadPool:
             finished, begin = 0, spent()
             while (index := job.draw()) < job.count:
                 try:
-                    job.task(index)
+                    if job.step:
+                        job.task(index * job.step, min(job.total, (index + 1) * job.step))
+                    else:
+                        job.task(index)
                 except BaseException as error:  # noqa: BLE001 - a task's error belongs to the caller of run()
                     job.errors.append((index, error))
                 finished += 1

@@ -62,10 +62,10 @@ class BatchMemory:
         nbytes = math.prod(shape) * dtype.itemsize
         number = self._numbers.get(edge)
         if number is not None and self.allocator is not None:
-            owner = self.allocator(number, nbytes)
-            if owner is not None:
-                memory: Array = owner.array
-                return memory[:nbytes].view(dtype).reshape(shape), owner
+            allocated = self.allocator(number, nbytes)
+            if allocated is not None:
+                memory, owner = allocated
+                return memory.view(dtype).reshape(shape), owner
         return self._buffers.array(shape, dtype), None
 
     def output_on_gpu(self, edge: Edge, nbytes: int) -> Any:

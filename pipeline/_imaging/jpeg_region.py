@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def decode_regions(pointers: Int64s, lengths: Int64s, regions: Int64s, targets: 
     """
     decoded = np.zeros(len(pointers), np.bool_)
     if len(pointers) and compiled is not None and _is_loaded():
-        columns = [np.ascontiguousarray(column, np.int64) for column in (pointers, lengths, regions, targets)]
+        columns = map(np.ascontiguousarray, (pointers, lengths, regions, targets), repeat(np.int64))
         compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8))
     return decoded
 

@@ -129,12 +129,15 @@ class ArenaReader:
         else:
             segments, homes = self._homes(table, dtype)
         if homes is None:
-            starts = offsets + segments[0].address
+            (segment,) = segments
+            starts = offsets + segment.address
+            all_pinned = segment.pinned is not None
+            blocks = [segment.array if segment.pinned is None else segment.pinned]
         else:
             starts = offsets + np.array([segment.address for segment in segments])[homes]
-        pinned = [segment.pinned for segment in segments if segment.pinned is not None]
-        all_pinned = len(pinned) == len(segments)
-        blocks = pinned if all_pinned else [segment.array for segment in segments]
+            pinned = [segment.pinned for segment in segments if segment.pinned is not None]
+            all_pinned = len(pinned) == len(segments)
+            blocks = pinned if all_pinned else [segment.array for segment in segments]
         batch = TensorListCPU.from_table(Samples.contiguous(starts, shapes, dtype), blocks, homes)
         batch.pinned = all_pinned
         return batch

@@ -191,7 +191,7 @@ class Channel:
             return self._outgoing.flush()
 
     def receive(self, timeout: float | None = None) -> Received:
-        """Wait for the next message.
+        """Wait for the next message. Write what waits to be written, because nothing else may do so meanwhile.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone and all its messages were received.
@@ -204,6 +204,8 @@ class Channel:
         try:
             self.begin_use()
             try:
+                if self._outgoing.count:
+                    self.flush()
                 while not self._ready:
                     self._wait_until(select.POLLIN, deadline, "to answer")
                     self._read()

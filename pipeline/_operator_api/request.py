@@ -17,9 +17,9 @@ from pipeline.tensors.gpu import TensorListGPU
 
 TensorList = TensorListCPU | TensorListGPU
 
-#: Called with (number of the output, bytes). Returns an object whose `array` is a uint8 array of that size in host
-#: memory, or None if the executor shall allocate the memory.
-OutputAllocator = Callable[[int, int], Any]
+#: Called with (number of the output, bytes). Returns a uint8 array of that size in host memory and its owner, or None
+#: if the executor shall allocate the memory.
+OutputAllocator = Callable[[int, int], "tuple[npt.NDArray[np.uint8], Any] | None"]
 
 
 class DeviceMemory(Protocol):

@@ -150,7 +150,7 @@ def test_images_are_read_from_pinned_memory_of_the_server(sample_images: Any, pl
             dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=1)
         )
         assert len(batches) > 3
-        pinned = [each for each in server.consumer._opener._cpu._pinned.values() if each is not None]
+        pinned = [each for each in server.consumer._opener.cpu._pinned.values() if each is not None]
         assert pinned, "slots for images are pinned"
         del batches
 

@@ -33,6 +33,7 @@ from pipeline._operators.decoding.image_batches import allocate_images, decode_i
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
+from pipeline._size_limit import image_limit
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BGR, GRAY, RGB
@@ -93,13 +94,15 @@ class ImageDecoder(BatchOperator):
         super().__init__(node, setup)
         self._options = decoding_options(node)
         self._channels = channels_of(node.argument("output_type"))
-        self._buffers = BufferPool(pin_for=setup.reading_gpu)
+        self._reading_gpu = setup.reading_gpu
+        self._buffers = BufferPool(pin_for=self._reading_gpu)
+        self._limit = image_limit()
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         encoded = encoded_batch(inputs[0])
         regions = regions_of(self.node, batch, encoded, inputs[1:])
         output = self._allocate(batch, encoded, regions)
-        images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, output)
+        images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, self._limit, output)
         return [TensorListCPU(images, "HWC") if output is None else output]
 
     def _allocate(
@@ -112,7 +115,7 @@ class ImageDecoder(BatchOperator):
         if (extents <= 0).any():
             return None
         shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
-        dtype, for_gpu = np.dtype(self._options["dtype"]), self.setup.reading_gpu is not None
+        dtype, for_gpu = np.dtype(self._options["dtype"]), self._reading_gpu is not None
         return allocate_images(batch, self.node, shapes, dtype, self._buffers, for_gpu)
 
 
@@ -134,6 +137,7 @@ class MixedImageDecoder(GpuOperator):
         self._options = decoding_options(node)
         self.dtype = self._options["dtype"]
         self._output_type = node.argument("output_type")
+        self._limit = image_limit()
         assert setup.device_id is not None
         self._decoder = ImageBatchDecoder(
             setup.device_id,
@@ -209,7 +213,7 @@ class MixedImageDecoder(GpuOperator):
         Raises:
             OperatorError: images can't be decoded; the error lists them.
         """
-        images = decode_images(batch, encoded, which, regions, self._options)
+        images = decode_images(batch, encoded, which, regions, self._options, self._limit)
         return upload(batch, TensorListCPU(images, "HWC"))
 
     def _output(

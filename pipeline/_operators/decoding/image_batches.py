@@ -22,7 +22,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import as_pipeline_error, fail
 from pipeline._operators.decoding.image_windows import windows_of
 from pipeline._operators.geometry.random_windows import RandomWindows
-from pipeline._size_limit import image_limit
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -75,6 +74,7 @@ def decode_images(
     which: Int64s,
     regions: Int64s | None,
     options: Mapping[str, Any],
+    limit: float,
     output: TensorListCPU | None = None,
 ) -> list[Array]:
     """Decode some images of a batch on the threads of the CPU stage.
@@ -85,6 +85,7 @@ def decode_images(
         which: (M,) positions in the batch.
         regions: windows of the images of the batch, as `regions_of` returns them; None for full images.
         options: further arguments of `decode`.
+        limit: largest size of an image in bytes; see `image_limit`.
         output: memory for the images of the batch; None for new memory.
 
     Returns:
@@ -93,7 +94,7 @@ def decode_images(
     Raises:
         OperatorError: images can't be decoded; the error lists them.
     """
-    compiled = _are_usual(encoded, options)
+    compiled = _are_usual(encoded, options, limit)
     inside = _whole_images(encoded) if regions is None else regions
     images: dict[int, Array] = {}  # by position in the batch; with an output, only those of `decode`
     addresses = np.zeros(len(encoded), np.int64) if output is None else output.table().pointers
@@ -105,7 +106,7 @@ def decode_images(
                 images[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
                 addresses[sample] = images[sample].ctypes.data
 
-    def decode_group(begin: int, end: int) -> None:
+    def decode_traced(begin: int, end: int) -> None:
         with batch.traced(int(which[begin]), int(which[end - 1])):
             decode_range(begin, end)
 
@@ -125,11 +126,13 @@ def decode_images(
                 pass_on_interrupt(error)
                 failures.append((sample, as_pipeline_error(error)))
 
+    decode_group = decode_range if batch.trace is None else decode_traced
     if len(which) == 1 or batch.pool.num_threads == 1:
         decode_group(0, len(which))
     else:
         batch.pool.run_ranges(decode_group, len(which), _GROUP)
-    fail(sorted(failures, key=lambda failure: failure[0]))
+    if failures:
+        fail(sorted(failures, key=lambda failure: failure[0]))
     return [] if output is not None else [images[sample] for sample in which.tolist()]
 
 
@@ -140,11 +143,11 @@ def _whole_images(encoded: EncodedBatch) -> Int64s:
     return windows
 
 
-def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any], limit: float) -> npt.NDArray[np.bool_]:
     """Return, for each image, whether `decode_regions` decodes it as `decode` does."""
     headers = encoded.headers
     nbytes = headers["height"].astype(np.int64) * headers["width"] * 3
-    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["suspect"] == 0) & (nbytes <= image_limit())
+    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["suspect"] == 0) & (nbytes <= limit)
     if options["adjust_orientation"]:
         fits &= headers["orientation"] == 1
     is_usual = options["output_type"] == "RGB" and options["dtype"] == np.uint8 and not options["fast_idct"]

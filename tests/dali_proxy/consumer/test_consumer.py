@@ -16,9 +16,8 @@ from torch.utils.data import default_collate
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._consumer import pending_requests
 from dali_proxy._consumer.consumer import ConsumerClient
-from dali_proxy._transport.deferred import OutputFunctions
-from dali_proxy._transport.fetch_ahead import FetchAhead
-from dali_proxy._transport.opener import ResultOpener
+from dali_proxy._consumer.pending_requests import FetchAhead
+from dali_proxy._transport.opener import OutputFunctions, ResultOpener
 from dali_proxy._transport.protocol import Advance
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.checked_lock import as_interruption
@@ -73,7 +72,7 @@ def test_releases_of_a_finalizer_are_sent_without_a_request(server: DALIServer) 
     consumer = server.consumer
     consumer._releases.add_batch(1 << 20, 0)
     next(iterator)
-    assert not consumer._releases
+    assert not consumer._releases.waiting
 
 
 def test_early_result_of_a_session_that_ended_is_dropped(server: DALIServer) -> None:

@@ -335,14 +335,14 @@ def test_epoch_on_cores_has_the_bits_of_the_cpu(streams: list[HostStream], expec
 
 def test_output_that_lies_in_a_slot_is_copied_from_there(connected: Connected) -> None:
     plan = planner(lambda x: (x.gpu(), x))
-    memory = connected.publisher.allocate(0, 24)
-    memory.array[:] = range(24)
-    data = TensorListCPU(memory.array.reshape(2, 12))
-    data.owner = memory
+    memory, owner = connected.publisher.allocate(0, 24)
+    memory[:] = range(24)
+    data = TensorListCPU(memory.reshape(2, 12))
+    data.owner = owner
     planned = plan.plan([data, data], BatchKey())
     assert planned is not None
     prepared, arrays = connected.publish(planned)
-    del planned, data, memory
+    del planned, data, memory, owner
     assert connected.publisher.pool.stats().slots == 2, "one for the output, one for its second use"
     on_gpu, on_cpu = connected.launcher.issue(prepared, arrays, pinned=[True, True]).tensors()
     del arrays

@@ -107,7 +107,7 @@ def test_launcher_computes_the_bits_of_an_executor(
     with DALIServer(job(), mode=mode, placement="consumer") as server:
         check(epoch(server, Noise(server.proxy), multiprocessing_context=start), expected)
         assert prepared(server) == 6
-        view = server.consumer._opener._cpu
+        view = server.consumer._opener.cpu
         assert any(each is not None for each in view._pinned.values()) == (pin == "1")
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dali_proxy._host.requests import Request, State
-from dali_proxy._host.store import Store
+from dali_proxy._host.requests import Request, State, Store
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.publisher import StagedResult
 from pipeline._rng import BatchKey
@@ -47,9 +46,9 @@ def test_sessions(store: Store) -> None:
     store.remove(mine[1])
     assert set(store.close_session(7)) == {mine[0], mine[2]}
     assert set(store) == {other, none}
-    assert store.is_closed(7)
-    assert not store.is_closed(8)
-    assert not store.is_closed(0)
+    assert 7 in store.closed_sessions
+    assert 8 not in store.closed_sessions
+    assert 0 not in store.closed_sessions
 
 
 def test_finished_requests_of_a_session_up_to_a_batch(store: Store) -> None:

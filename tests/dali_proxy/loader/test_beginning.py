@@ -64,7 +64,7 @@ def test_garbage_that_a_forked_worker_inherits_is_not_finalized_there(
         try:
             cycle: list[object] = [iterator, loader]
             cycle.append(cycle)
-            ended = iterator._loop._batches._workers_done_event  # type: ignore[union-attr]
+            ended = iterator._loop.batches._workers_done_event  # type: ignore[union-attr]
             del iterator, loader, cycle
             child = os.fork()
             if child == 0:

@@ -18,7 +18,7 @@ import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy._consumer.consumer import ConsumerClient
-from dali_proxy._transport.fetch_ahead import SentAhead
+from dali_proxy._consumer.pending_requests import SentAhead
 from dali_proxy._transport.opener import ResultOpener
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError

@@ -21,6 +21,7 @@ import torch.utils.data
 from dali_proxy import BatchError, DALIServer, DataLoader
 from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._consumer.device_stage import DeviceStage
+from dali_proxy._consumer.pending_requests import AHEAD, FetchAhead
 from dali_proxy._server.placement import (
     CORES,
     Placing,
@@ -29,7 +30,6 @@ from dali_proxy._server.placement import (
     idle_cores,
     usable_cores,
 )
-from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
 from dali_proxy._transport.protocol import Fetch
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
@@ -455,7 +455,7 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
 
 @pytest.fixture
 def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._MOST", AHEAD)
+    monkeypatch.setattr("dali_proxy._consumer.pending_requests._MOST", AHEAD)
 
 
 @pytest.mark.usefixtures("two_ahead")
@@ -554,19 +554,18 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_early_results_are_limited_by_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._NBYTES", 1000)
+    monkeypatch.setattr("dali_proxy._consumer.pending_requests._NBYTES", 1000)
     ahead = FetchAhead()
-    assert ahead.advance(7, 0) is None, "no such session"
     results = ahead.open(7)
-    assert ahead.advance(7, 0) == AHEAD
+    assert results.advance(0) == AHEAD
     assert ahead.arrive(7, (1, 0), 0)
     ahead.note_size(7, 100)
     assert results.depth == 10
-    assert ahead.advance(7, 1) == 11
-    assert ahead.advance(7, 2) is None, "the server may send enough for now"
-    assert ahead.advance(7, 4) == 14
+    assert results.advance(1) == 11
+    assert results.advance(2) is None, "the server may send enough for now"
+    assert results.advance(4) == 14
     assert ahead.arrive(7, (1, 1), 1)
-    assert ahead.unused(7, 1) == [(1, 0)]
+    assert results.unused(1) == [(1, 0)]
     ahead.note_size(7, 10_000)
     assert results.depth == AHEAD
     ahead.forget((1, 0))

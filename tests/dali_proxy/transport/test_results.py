@@ -67,10 +67,10 @@ def test_ragged_outputs_are_lists_of_tensors(publisher, consumer):
 
 
 def test_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
-    buffer = publisher.allocate(0, 600)
-    output = TensorListCPU(buffer.array.reshape(10, 60))
+    memory, owner = publisher.allocate(0, 600)
+    output = TensorListCPU(memory.reshape(10, 60))
     output.dense[:] = 3
-    output.owner = buffer
+    output.owner = owner
     staged = publisher.stage([output])
     assert publisher.pool.stats().slots == 1
     output.dense[5] = 4  # the consumer sees it, so the memory is the same
@@ -81,9 +81,9 @@ def test_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
 
 def test_slot_is_returned_if_its_output_cannot_be_described(publisher, monkeypatch):
     monkeypatch.setattr("dali_proxy._transport.publisher._NAMES", {})
-    buffer = publisher.allocate(0, 640)
-    output = TensorListCPU(buffer.array.reshape(8, 80))
-    output.owner = buffer
+    memory, owner = publisher.allocate(0, 640)
+    output = TensorListCPU(memory.reshape(8, 80))
+    output.owner = owner
     for refused in (output, TensorListCPU(np.zeros((8, 10), np.uint8))):
         with pytest.raises(ProtocolError, match="results of uint8 can't be sent"):
             publisher.stage([refused])
@@ -100,29 +100,29 @@ def test_result_whose_description_is_too_long_is_an_error(publisher, monkeypatch
 
 
 def test_output_may_be_part_of_a_slot(publisher, consumer):
-    buffer = publisher.allocate(0, 640)
-    buffer.array[:] = np.arange(640) % 251
-    output = TensorListCPU(buffer.array.reshape(10, 64)[4:6])
-    output.owner = buffer
+    memory, owner = publisher.allocate(0, 640)
+    memory[:] = np.arange(640) % 251
+    output = TensorListCPU(memory.reshape(10, 64)[4:6])
+    output.owner = owner
     (tensor,) = consumer.fetch(publisher.stage([output]))
     np.testing.assert_array_equal(tensor.numpy().ravel(), np.arange(256, 384) % 251)
 
 
 def test_output_given_twice_is_two_tensors(publisher, consumer):
-    buffer = publisher.allocate(0, 64)
-    output = TensorListCPU(buffer.array.reshape(8, 8))
+    memory, owner = publisher.allocate(0, 64)
+    output = TensorListCPU(memory.reshape(8, 8))
     output.dense[:] = 1
-    output.owner = buffer
+    output.owner = owner
     one, two = consumer.fetch(publisher.stage([output, output]))
     one[:] = 5
     assert (two == 1).all()
 
 
 def test_strided_output_in_a_slot_is_copied(publisher, consumer):
-    buffer = publisher.allocate(0, 64)
-    buffer.array[:] = np.arange(64)
-    output = TensorListCPU(buffer.array.reshape(8, 8).T)
-    output.owner = buffer
+    memory, owner = publisher.allocate(0, 64)
+    memory[:] = np.arange(64)
+    output = TensorListCPU(memory.reshape(8, 8).T)
+    output.owner = owner
     (tensor,) = consumer.fetch(publisher.stage([output]))
     np.testing.assert_array_equal(tensor.numpy(), np.arange(64).reshape(8, 8).T)
 
@@ -152,9 +152,9 @@ def test_staged_result_may_be_dropped(publisher, consumer):
 
 
 def test_memory_of_a_failed_batch_is_returned_after_the_last_write(publisher):
-    buffer = publisher.allocate(0, 1000)
-    view = buffer.array.reshape(10, 100)[3:]
-    del buffer
+    memory, owner = publisher.allocate(0, 1000)
+    view = memory.reshape(10, 100)[3:]
+    del memory, owner
     assert publisher.pool.stats().idle == 0
     del view
     assert publisher.pool.stats().idle == 1

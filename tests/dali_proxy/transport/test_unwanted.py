@@ -10,7 +10,7 @@ from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer
 from dali_proxy._transport.protocol import CloseSession, Release
-from dali_proxy._transport.release_queue import ReleaseQueue
+from dali_proxy._worker.tickets import ReleaseQueue
 from tests.dali_proxy.indexed import affine, sample
 from tests.waiting import wait_until
 
@@ -26,10 +26,10 @@ def test_unsent_tickets_are_sent_again() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         releases.flush(refuse, lambda batches: None, lambda session: None)
-    assert releases
+    assert releases.waiting
     releases.add_batch(3, 4)
     releases.flush(sent.append, lambda batches: None, lambda session: None)
-    assert not releases
+    assert not releases.waiting
     assert sorted(sent[0].unpack()) == [(1, 2), (3, 4)]
     assert isinstance(sent[0], Release)
     assert sent[1:] == [CloseSession(7)]

@@ -82,17 +82,14 @@ def test_missing_inputs_are_refused(executor: Executor) -> None:
 
 
 def test_outputs_are_written_to_memory_of_the_caller() -> None:
-    class Slot:
-        def __init__(self, nbytes: int) -> None:
-            self.array = np.full(nbytes, 255, np.uint8)
+    allocated: list[np.ndarray[Any, Any]] = []
 
-    slots: list[Slot] = []
-
-    def allocate(output: int, nbytes: int) -> Slot:
+    def allocate(output: int, nbytes: int) -> tuple[np.ndarray[Any, Any], object]:
         assert output == 0
-        slots.append(Slot(nbytes))
-        return slots[-1]
+        allocated.append(np.full(nbytes, 255, np.uint8))
+        return allocated[-1], owner
 
+    owner = object()
     x = fn.external_source(name="x", layout="HWC")
     cropped = fn.crop_mirror_normalize(x, crop=(2, 2), mean=[0.0], std=[1.0])
     with Executor(graph_of([cropped]), CONFIG) as executor:
@@ -101,8 +98,8 @@ def test_outputs_are_written_to_memory_of_the_caller() -> None:
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.ones((2, 4, 4, 3), np.uint8))}), done.put)
         result = done.get(timeout=60)
     assert result.error is None
-    assert result.outputs[0].owner is slots[0]
-    np.testing.assert_array_equal(slots[0].array.view(np.float32).reshape(2, 3, 2, 2), np.ones((2, 3, 2, 2)))
+    assert result.outputs[0].owner is owner
+    np.testing.assert_array_equal(allocated[0].view(np.float32).reshape(2, 3, 2, 2), np.ones((2, 3, 2, 2)))
 
 
 def test_closed_executor_refuses_batches(executor: Executor) -> None:

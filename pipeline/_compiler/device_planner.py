@@ -19,7 +19,6 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.operator import Setup
 from pipeline._operator_api.pixel_operator import PixelOperator
@@ -260,10 +259,8 @@ class Planner:
         """Return the batch from which the operators resolve their arguments."""
         nodes = self._graph.inputs
         request = BatchRequest(len(inputs[0]), {node.name: each for node, each in zip(nodes, inputs, strict=True)}, key)
-        nothing = cast("Any", None)  # a plan needs neither threads nor memory
-        batch = Batch(request, self._seed, nothing, nothing, BatchReads({}, {}), {})
-        for node, value in zip(nodes, inputs, strict=True):
-            batch.keep(Edge(node.index), value)
+        fed = {Edge(node.index): value for node, value in zip(nodes, inputs, strict=True)}
+        batch = Batch.without_executor(request, fed, self._seed)
         for index, constant in self._constants.items():
             (value,) = constant.run(batch, [])
             batch.keep(Edge(index), value)

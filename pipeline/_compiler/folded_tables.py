@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from pipeline._compiler.make_operator import make_operator
 from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.operator import Setup
 from pipeline._operator_api.request import BatchRequest
 from pipeline._operators.arrays.table_row import TABLE_ROW
@@ -63,10 +62,7 @@ def _folded(node: GraphNode, nodes: list[GraphNode], graph: Graph) -> GraphNode:
 
 
 def _computed(node: GraphNode, graph: Graph, rows: int, values: Mapping[Edge, TensorListCPU]) -> TensorListCPU:
-    nothing = cast("Any", None)  # small data needs neither threads nor memory
-    batch = Batch(BatchRequest(rows, {}), 0, nothing, nothing, BatchReads({}, {}), {})
-    for edge, value in values.items():
-        batch.keep(edge, value)
+    batch = Batch.without_executor(BatchRequest(rows), values)
     operator = make_operator(node, Setup(rows, 1, None, 0))
     (result,) = operator.run(batch, [values[edge] for edge in node.inputs])
     return cast("TensorListCPU", result)

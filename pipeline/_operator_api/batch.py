@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline._declaration.schema import RANDOM_STATE
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.outputs import Outputs
 from pipeline._operator_api.request import BatchRequest, TensorList
 from pipeline._rng import MOST_NUMBERS, NUMBERS_PER_COUNT, BatchKey, RandomNumbers, RandomState, philox
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pipeline._concurrency.thread_pool import ThreadPool
     from pipeline._graph.graph import BranchPath, Edge, GraphNode
     from pipeline._kernels.expression import PixelExpression
-    from pipeline._operator_api.batch_reads import BatchReads
     from pipeline._operator_api.memory_statistics import MemoryStatistics
     from pipeline._operator_api.trace import Trace
 
@@ -87,6 +87,14 @@ class Batch:
         self.keep_alive: list[Any] = []
         #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
         self.lenders: list[Any] = []
+
+    @classmethod
+    def without_executor(cls, request: BatchRequest, outputs: Mapping[Edge, TensorList], seed: int = 0) -> Batch:
+        """Return a batch with known outputs, for operators that need neither threads nor memory."""
+        nothing: Any = None
+        batch = cls(request, seed, nothing, nothing, BatchReads({}, {}), {})
+        batch.outputs.update(outputs)
+        return batch
 
     @property
     def indices(self) -> Array | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.rows import as_bytes, taken
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.request import BatchRequest
@@ -62,10 +61,7 @@ class Member:
         None if the operator must run, or if it changes these parameters.
         """
         images = pixels.take(np.zeros(self.count, np.int64))
-        nothing = cast("Any", None)  # an operator that launches nothing needs neither threads nor memory
-        batch = Batch(BatchRequest(self.count, {}), 0, nothing, nothing, BatchReads({}, {}), {})
-        for edge, table in zip(self.rows, self.tables, strict=True):
-            batch.keep(edge, table)
+        batch = Batch.without_executor(BatchRequest(self.count), dict(zip(self.rows, self.tables, strict=True)))
         result = self.step.operator.express(batch, images)
         if result is None or result is images or len(result.owners) > len(images.owners):
             return None

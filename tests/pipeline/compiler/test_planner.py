@@ -18,7 +18,6 @@ from pipeline._cuda.launch import address_offsets
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.operator import Setup
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.request import BatchRequest
@@ -183,10 +182,8 @@ def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
     """Return the launch that the operators of the whole graph plan."""
     graph, config = pipe._internals.graph, pipe._internals.arguments.executor_config()
     nodes = [node for node in graph.nodes if node.operator in ("random_resized_crop", "crop_mirror_normalize")]
-    nothing: Any = None
-    batch = Batch(BatchRequest(4, key=KEY), config.seed, nothing, nothing, BatchReads({}, {}), {})
-    for name, value in (("mirror", COINS), ("mean", MEANS)):
-        batch.keep(nodes[1].argument_inputs[name], value)
+    arguments = {nodes[1].argument_inputs[name]: value for name, value in (("mirror", COINS), ("mean", MEANS))}
+    batch = Batch.without_executor(BatchRequest(4, key=KEY), arguments, config.seed)
     pixels = PixelExpression.from_samples(data.table(), data.layout())
     for node in nodes:
         operator = make_operator(node, Setup(4, 1, 0, config.seed))

@@ -60,7 +60,7 @@ class _Step:
         self.rows = {node.index: row for row, unit in enumerate(self.units) for node in unit}
         self.begun = 0
         self.ended = 0
-        self.launches = self.nbytes = 0  # of the last run that was counted
+        self.launches = self.nbytes = 0  # of the last run with a cost
         self.undivided = Cost()
         # One row per unit: nanoseconds of processor time and of elapsed time.
         self.divided = np.zeros((len(self.units), 2))
@@ -135,13 +135,12 @@ class Statistics:
         """
         counted = self._steps[step]
         with self._lock:
-            if nbytes:
-                counted.launches, counted.nbytes = launches, nbytes
             counted.ended += 1
             if costs is not None:
                 counted.measure(costs)
             if cost[1]:
                 counted.undivided = counted.undivided.plus(cost)
+                counted.launches, counted.nbytes = launches, nbytes
 
     def describe(self, step: Steps) -> list[str]:
         """Return lines about a step, for users: what a run of it takes, and what that of its units takes."""

@@ -58,6 +58,6 @@ def stack_equal_operators(steps: list[Step], scope: Scope) -> list[Step]:
     free = {id(step) for step in steps}
     alike = [[leaf for leaf in group if id(leaf) in free] for group in groups.values()]
     for group, left in zip(groups.values(), alike, strict=True):
-        if len(group) > len(left):
-            scope.note(EqualOperators, f"{group[0].node.display} runs as one with others")
+        if len(group) > max(1, len(left)):
+            scope.note(EqualOperators, f"{group[0].node.display} already runs as one with others")
     return replaced(steps, scope, [EqualOperators(group) for group in alike if len(group) > 1])

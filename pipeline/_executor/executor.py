@@ -478,7 +478,7 @@ class Executor:
             run.taken = False
             self._run_next(self._merger)
         if run.stream is None and not run.members:
-            self._deliver(run, None, error)
+            self._deliver([run], None, error)
             return
         if run.stream is None or self._device is None:
             self._complete(run, error)
@@ -494,7 +494,7 @@ class Executor:
             except Exception as failure:  # noqa: BLE001 - CUDA is in an error state: deliver it as a result
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if not run.members:
-            self._deliver(run, event, error)
+            self._deliver([run], event, error)
             return
         try:
             if error is None and self._merger is not None:
@@ -509,26 +509,21 @@ class Executor:
             Merger.restore(run.members)
             self._run_alone(run.members, error)
             return
-        self._deliver_all(run.members, event)
+        self._deliver(run.members, event)
 
-    def _deliver_all(self, runs: Sequence[RunningBatch], event: Any) -> None:
-        """Deliver batches that ran as one. One event shows that the GPU has read the inputs of all."""
+    def _deliver(self, runs: Sequence[RunningBatch], event: Any, error: PipelineError | None = None) -> None:
+        """Deliver a batch, or several that ran as one. One event shows that the GPU has read the inputs of all."""
         keep_alive: list[Any] = []
         callbacks: list[Callable[[], None]] = []
         for run in runs:
-            self._call_on_done(run, event, None)
+            self._call_on_done(run, event, error)
             keep_alive += run.batch.keep_alive
             run.batch.keep_alive.clear()
             if run.batch.request.on_inputs_read is not None:
                 callbacks.append(run.batch.request.on_inputs_read)
-        runs[0].stream.retire(keep_alive, callbacks, event)
-
-    def _deliver(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
-        self._call_on_done(run, event, error)
-        batch = run.batch
-        callbacks = [] if batch.request.on_inputs_read is None else [batch.request.on_inputs_read]
-        if run.stream is not None:
-            run.stream.retire(batch.keep_alive, callbacks, event)
+        stream = runs[0].stream
+        if stream is not None:
+            stream.retire(keep_alive, callbacks, event)
             return
         for callback in callbacks:
             call_back(callback)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import queue
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,17 +48,19 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
         reads = executor.readers.begin(2)
         run = RunningBatch(Batch(request, 1, executor._pool, executor.batch_memory.allocate, reads, {}), results.append)
         run.stream = BatchStream(LostStream(), device, 0)
-        kept: list[Any] = run.batch.keep_alive
-        kept.append("memory")
+        memory = np.zeros(1)
+        kept = weakref.ref(memory)
+        run.batch.keep_alive.append(memory)
+        del memory
         executor._finish(run, error)
     (result,) = results
     assert result.outputs == ()
     assert result.error is error if error else "the GPU failed while a batch ran" in str(result.error)
-    assert kept == ["memory"]
+    assert kept() is not None
     assert not released
     device._pending.put(None)
     device._reap()
-    assert not kept
+    assert kept() is None
     assert released == ["inputs"]
 
 

@@ -185,7 +185,7 @@ def test_handler_that_raises_while_a_loop_is_left(
     assert check_affine(*next(iterators[0])) == [0, 1, 2, 3]
     loop = iterators[0]._loop
     workers = [psutil.Process(worker.pid) for worker in loop.workers]
-    kind, name = (type(loop._batches), "_shutdown_workers") if waiting else (LoaderIterator, "_close_session")
+    kind, name = (type(loop.batches), "_shutdown_workers") if waiting else (LoaderIterator, "_close_session")
     end = getattr(kind, name)
 
     def end_and_interrupt(ending: Any) -> None:
@@ -404,7 +404,7 @@ def limit_waits(iterator: Any, seconds: float) -> None:
     """Set the timeout of a loop, or of its server if the loop has none, from now on: earlier batches may take long."""
     loop = iterator._loop
     if loop.timeout:
-        loop.timeout = loop._batches._timeout = seconds  # the second one is torch's, for its workers
+        loop.timeout = loop.batches._timeout = seconds  # the second one is torch's, for its workers
     else:
         consumer = iterator._server.consumer
         consumer._endpoint = replace(consumer._endpoint, timeout=seconds)

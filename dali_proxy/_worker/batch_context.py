@@ -29,7 +29,7 @@ class BatchContext:
         nbytes: size of the samples that were submitted for it.
         rank: rank of the training process.
         global_batch: number of the batch among those of all ranks; None if it is that of the epoch.
-        tickets: tickets of the requests submitted for this batch, by client and numbers of the samples.
+        tickets: tickets of the requests submitted for this batch, by server and numbers of the samples.
     """
 
     session: int = 0

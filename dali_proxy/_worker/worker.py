@@ -166,7 +166,7 @@ class WorkerClient:
         self._check(samples)
         context = this_thread.context
         tickets = self._tickets if context is None else context.tickets
-        key = self.client, *map(_NUMBER, samples)
+        key = self.server, *map(_NUMBER, samples)
         with deferred_signals, self._lock:
             ticket: Ticket | None = tickets.get(key)
             if ticket is None:

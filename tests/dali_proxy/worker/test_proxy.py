@@ -12,6 +12,7 @@ import pytest
 from torch.utils.data import default_collate
 
 from dali_proxy import BatchSizeError, DALIServer, ProxyCallError, SampleTypeError, ServerClosedError
+from dali_proxy._worker.batch_context import BatchContext, this_thread
 from dali_proxy.errors import StaleReferenceError
 from tests.dali_proxy.indexed import affine, sample, sum_and_difference
 
@@ -41,6 +42,16 @@ def test_several_inputs_by_name_in_any_order(two_inputs: DALIServer) -> None:
     refs = two_inputs.proxy(b=sample(1), a=sample(5))
     total, difference = two_inputs.produce_data(refs)
     assert (total.tolist(), difference.tolist()) == ([6, 6, 6], [4, 4, 4])
+
+
+def test_samples_of_two_servers_in_one_batch_are_two_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both processes number their clients and samples alike."""
+    with DALIServer(affine(), mode="thread") as one, DALIServer(affine(), mode="thread") as other:
+        monkeypatch.setattr(this_thread, "context", BatchContext())
+        refs = [default_collate([server.proxy(sample(number))]) for number, server in enumerate((one, other), 2)]
+        assert (refs[0].ticket.client, refs[0].ticket.seq) == (refs[1].ticket.client, refs[1].ticket.seq)
+        assert one.produce_data(refs[0]).tolist() == [[13, 13, 13]]
+        assert other.produce_data(refs[1]).tolist() == [[16, 16, 16]]
 
 
 @pytest.mark.parametrize(

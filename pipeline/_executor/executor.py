@@ -391,9 +391,6 @@ class Executor:
             self._advance(run)
 
     def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
-        if phase.device == "cpu":  # only calls of decoders with the GPU are watched
-            self._run_phase_here(run, phase)
-            return
         with giving_up(partial(self._give_up, run, phase, threading.current_thread())):
             self._run_phase_here(run, phase)
 

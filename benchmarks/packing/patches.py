@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
 
@@ -36,6 +37,7 @@ def measure_patches(device: str, threads: int, seconds: float, batch_size: int =
             "dali_proxy": lambda source=source: _ours(device, threads, batch_size, source)
         }
         for place in dict.fromkeys(("cpu", device)):
+            ways[f"torch {place}"] = lambda source=source, place=place: _torch(place, source)
             ways[f"transformers {place}"] = lambda source=source, place=place: _theirs(place, source)
         for name, make in ways.items():
             try:
@@ -43,22 +45,24 @@ def measure_patches(device: str, threads: int, seconds: float, batch_size: int =
             except Exception as error:  # noqa: BLE001  # a rival that isn't installed, or can't run here
                 result[f"{source}: {name}"] = f"{type(error).__name__}: {error}"[:200]
         ours = result[f"{source}: dali_proxy"]
-        rivals = [value for key, value in result.items() if key.startswith(f"{source}: transformers")]
-        rates = [rate for rate in rivals if isinstance(rate, int)]
-        if rates and isinstance(ours, int):
-            result[f"{source}: times the fastest of transformers"] = round(ours / max(rates), 2)
+        for rival in ("torch", "transformers"):
+            rates = [rate for key, rate in result.items() if key.startswith(f"{source}: {rival} ")]
+            known = [rate for rate in rates if isinstance(rate, int)]
+            if known and isinstance(ours, int):
+                result[f"{source}: times the fastest of {rival}"] = round(ours / max(known), 2)
     return result
 
 
 def _inputs(batches: Sequence[Sequence[bytes]], source: str) -> list[list[Any]]:
     if source == "jpeg":
         return [[np.frombuffer(file, np.uint8) for file in batch] for batch in batches]
-    import cv2
+    return [[_decoded(np.frombuffer(file, np.uint8)) for file in batch] for batch in batches]
 
-    return [
-        [cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR)[..., ::-1].copy() for file in batch]
-        for batch in batches
-    ]
+
+def _decoded(file: np.ndarray) -> np.ndarray:
+    image = cv2.imdecode(file, cv2.IMREAD_COLOR_RGB)
+    assert image is not None
+    return image
 
 
 def _rate(run: Callable[[list[Any]], int], batches: list[list[Any]], device: str, seconds: float) -> int:
@@ -100,6 +104,30 @@ def _ours(device: str, threads: int, batch_size: int, source: str) -> Callable[[
         pipe.feed_input("images", batch)
         (patches,) = pipe.run()
         return sum([shape[0] for shape in patches.shape()])
+
+    return run
+
+
+def _torch(device: str, source: str) -> Callable[[list[Any]], int]:
+    """Do what the processor does, in torch alone, for machines without transformers or torchvision."""
+    mean, std = (torch.tensor(_BYTES[name], device=device)[:, None, None] for name in ("mean", "std"))
+    size, merge, frames = GRID.patch_size, GRID.merge_size, GRID.temporal_patch_size
+
+    def patches_of(image: torch.Tensor) -> torch.Tensor:
+        _, rows, columns = GRID.thw(image.shape[1], image.shape[2])
+        pixels = torch.nn.functional.interpolate(
+            image[None].float(), (rows * size, columns * size), mode="bicubic", antialias=True
+        )
+        pixels = (pixels.round().clamp(0, 255) - mean) / std
+        squares = pixels.expand(frames, -1, -1, -1).reshape(
+            frames, 3, rows // merge, merge, size, columns // merge, merge, size
+        )
+        return squares.permute(2, 5, 3, 6, 1, 0, 4, 7).reshape(rows * columns, -1)
+
+    def run(batch: list[Any]) -> int:
+        images = [_decoded(file) for file in batch] if source == "jpeg" else batch
+        tensors = [torch.from_numpy(image).to(device).permute(2, 0, 1) for image in images]
+        return len(torch.cat([patches_of(image) for image in tensors]))
 
     return run
 

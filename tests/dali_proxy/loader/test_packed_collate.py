@@ -155,6 +155,30 @@ def test_positions_count_on_behind_an_image() -> None:
     assert positions[2].tolist() == [0, 1, 2, 3, 4, 2, 3, 4, 5, 6, 6, 8]
 
 
+@pytest.mark.slow  # the import of transformers
+def test_positions_equal_those_of_qwen_vl() -> None:
+    transformers = pytest.importorskip("transformers")
+    try:
+        config = transformers.Qwen2VLConfig(text_config={"num_hidden_layers": 1}, vision_config={"depth": 1})
+        with torch.device("meta"):
+            model = transformers.Qwen2VLModel(config)
+    except (AttributeError, ImportError):
+        pytest.skip("needs a version of transformers with this model")
+    image, video = model.config.image_token_id, model.config.video_token_id
+    tokens = [1, 2, 3, *[image] * 6, 5, 3, *[video] * 8, 6, 7, 3, *[image] * 4, 9]
+    images, videos = np.array([[1, 4, 6], [1, 4, 4]]), np.array([[2, 4, 4]])
+    kinds = torch.tensor([[(token == image) + 2 * (token == video) for token in tokens]])
+    ids, given = torch.tensor([tokens]), (torch.from_numpy(images), torch.from_numpy(videos))
+    try:
+        expected, _ = model.get_rope_index(
+            ids, image_grid_thw=given[0], video_grid_thw=given[1], mm_token_type_ids=kinds
+        )
+    except TypeError:
+        expected, _ = model.get_rope_index(ids, image_grid_thw=given[0], video_grid_thw=given[1])
+    made = vision_positions(np.array(tokens), {image: images, video: videos}, 2)
+    assert made.tolist() == expected[:, 0].tolist()
+
+
 def test_tokens_that_do_not_fit_the_images_are_errors() -> None:
     for tokens, message in (([7], "has 1 tokens 7, but its images have 2"), ([7, 1, 7], "aren't adjacent")):
         with pytest.raises(ArgumentValueError, match=message):

@@ -47,9 +47,7 @@ def measure_plans(count: int, tokens: int, seed: int = 0) -> dict[str, Any]:
 
 
 def _sampler(drawn: Drawn, tokens: int, seed: int, rank: int, ranks: int) -> PackedBatchSampler:
-    return PackedBatchSampler(
-        drawn.lengths.tolist(), tokens, costs=drawn.patches, seed=seed, rank=rank, world_size=ranks
-    )
+    return PackedBatchSampler(drawn.lengths, tokens, costs=drawn.patches, seed=seed, rank=rank, world_size=ranks)
 
 
 def _global(samplers: list[PackedBatchSampler]) -> list[list[int]]:

@@ -66,9 +66,7 @@ def measure_steps(device: str, steps: int, tokens: int, width: int, depth: int) 
 
 def _batches(way: str, drawn: Drawn, tokens: int, rank: int, ranks: int) -> Iterator[list[int]]:
     if way == "packed":
-        return iter(
-            PackedBatchSampler(drawn.lengths.tolist(), tokens, costs=drawn.patches, rank=rank, world_size=ranks)
-        )
+        return iter(PackedBatchSampler(drawn.lengths, tokens, costs=drawn.patches, rank=rank, world_size=ranks))
     size = max(1, int(tokens / drawn.lengths.mean()))
     return iter(DistributedBatchSampler(len(drawn.lengths), size, rank=rank, world_size=ranks))
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dali_proxy._loader.packing_plan import Indices, PackingPlan, SampleSizes, split_batches
 from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
@@ -78,7 +79,7 @@ class PackedBatchSampler(RankBatchSampler):
 
     def __init__(
         self,
-        lengths: Sequence[int] | Callable[[int], int],
+        lengths: npt.ArrayLike | Callable[[int], int],
         tokens: int,
         *,
         costs: Any = None,

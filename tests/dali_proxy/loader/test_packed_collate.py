@@ -146,6 +146,21 @@ def test_bad_image_is_left_out(server: DALIServer) -> None:
     assert sorted(seen) == [index for index in range(24) if index != 3]
 
 
+@pytest.mark.gpu
+def test_patches_stay_on_the_gpu(server: DALIServer) -> None:
+    @pipeline_def(batch_size=16, num_threads=2, device_id=0)
+    def on_gpu() -> Any:
+        frames = fn.external_source(name="frames", layout="FHWC").gpu()
+        return fn.patchify(fn.smart_resize(frames, **GRID.resizing), **GRID.patching)
+
+    with DALIServer(on_gpu()) as other:
+        for made, expected in zip(loader(other, num_workers=1), loader(server, num_workers=1), strict=True):
+            assert made["patches"].is_cuda
+            assert made["index"].tolist() == expected["index"].tolist()
+            noise = expected["patches"] - made["patches"].cpu()  # the other pipeline adds a number from 0 to 1
+            assert -1.1 < noise.min() <= noise.max() < 2.1
+
+
 def test_positions_count_on_behind_an_image() -> None:
     tokens = np.array([1, 1, 7, 7, 7, 7, 7, 7, 1, 8, 8, 1])
     grids = {7: np.array([[1, 4, 6]]), 8: np.array([[2, 2, 2]])}

@@ -48,10 +48,12 @@ def run(data: list[Array], layout: str, gpu: bool = False, **arguments: Any) -> 
     return run_ours(graph, data, layouts=[layout], device_id=0 if gpu else None)[0]
 
 
-@pytest.fixture(params=["native", "NumPy", "GPU"])
+@pytest.fixture(params=["native", "NumPy", "emulated GPU", pytest.param("GPU", marks=pytest.mark.gpu)])
 def patchified(request: pytest.FixtureRequest) -> Any:
-    """Return a function that runs the operator with the C module, without it, or on an emulated GPU."""
+    """Return a function that runs the operator with the C module, without it, or on a GPU."""
     if request.param == "GPU":
+        yield lambda *data, **arguments: run(*data, gpu=True, **arguments)
+    elif request.param == "emulated GPU":
         if emulator.COMPILER is None:
             pytest.skip("needs a C++ compiler")
         with host_cupy.installed():

@@ -26,6 +26,22 @@ from tests.dali_proxy.indexed import SCALE, SHIFT, DictDataset, IndexDataset, In
 WORKERS = pytest.mark.parametrize("num_workers", [0, 2])
 
 
+@pytest.fixture(autouse=True)
+def _workers_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """End torch's workers after each test. Garbage collection closes their queues first, and torch then waits 5 s."""
+    iterators: list[Any] = []
+
+    class Recorded(torch.utils.data.dataloader._MultiProcessingDataLoaderIter):
+        def __init__(self, loader: Any) -> None:
+            super().__init__(loader)
+            iterators.append(self)
+
+    monkeypatch.setattr(torch.utils.data.dataloader, "_MultiProcessingDataLoaderIter", Recorded)
+    yield
+    for each in iterators:
+        each._shutdown_workers()
+
+
 def rebuilt(loader: DataLoader, **options: Any) -> torch.utils.data.DataLoader[Any]:
     """A loader of torch, made as frameworks do."""
     return torch.utils.data.DataLoader(

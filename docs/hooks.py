@@ -96,7 +96,7 @@ def describe(schema: OperatorSchema) -> str:
     table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]
     parts += ["\n".join(table)] if len(table) > 2 else []
     if unused:
-        parts.append(f"For scripts of NVIDIA DALI, also {', '.join(f'`{each.name}`' for each in unused)}.")
+        parts.append(f"For scripts of NVIDIA DALI, it also accepts {', '.join(f'`{each.name}`' for each in unused)}.")
     return "\n\n".join(parts)
 
 

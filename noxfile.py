@@ -29,6 +29,7 @@ QUICK = [
     "tests/dali_proxy/iterators/test_progress.py",
     "tests/dali_proxy/loader/test_loader.py",
     "tests/dali_proxy/monitor/test_web.py",
+    "tests/dali_proxy/new",
     "tests/dali_proxy/nvidia/test_borrowed.py",
     "tests/dali_proxy/nvidia/test_check.py",
     "tests/dali_proxy/pool/test_dataset_workers.py",

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
@@ -26,12 +27,15 @@ _STREAMS = ("stdout", "stderr")
 def preload() -> None:
     """Choose the modules that the fork server of this process imports when it starts."""
     multiprocessing.set_forkserver_preload(
-        ["dali_proxy._loader.loader", "dali_proxy._server.server", "pipeline.fn", "torch._dynamo"]
+        [
+            *("dali_proxy._loader.loader", "dali_proxy._server.server", "dali_proxy._host.__main__", "pipeline.fn"),
+            "torch._dynamo",
+        ]
     )
 
 
 def run_python(
-    *arguments: str, cwd: str | Path, env: Mapping[str, str], timeout: float = 290.0
+    *arguments: str, cwd: str | Path, env: Mapping[str, str], timeout: float = 290.0, forks_servers: bool = False
 ) -> CompletedProcess[str]:
     """Run `python` with a script, `-m MODULE` or `-c CODE`, and return its exit status and what it printed.
 
@@ -42,9 +46,12 @@ def run_python(
         cwd: working directory.
         env: environment variables; OMP_NUM_THREADS is the only one that has an effect on torch.
         timeout: seconds that it may take.
+        forks_servers: whether its servers are forks, too, not fresh interpreters. Those of its children aren't.
     """
     with TemporaryDirectory() as folder:
-        process = multiprocessing.get_context("forkserver").Process(target=_run, args=(arguments, cwd, env, folder))
+        process = multiprocessing.get_context("forkserver").Process(
+            target=_run, args=(arguments, cwd, env, folder, forks_servers)
+        )
         process.start()
         process.join(timeout)
         if process.exitcode is None:
@@ -57,8 +64,10 @@ def run_python(
         return CompletedProcess(arguments, code, output, errors)
 
 
-def _run(arguments: tuple[str, ...], cwd: str | Path, env: Mapping[str, str], folder: str) -> None:
+def _run(arguments: tuple[str, ...], cwd: str | Path, env: Mapping[str, str], folder: str, forks: bool) -> None:
     import torch  # not by the processes that run tests
+
+    from tests.warm_servers import forked_servers
 
     for number, name in enumerate(_STREAMS, 1):
         descriptor = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -73,6 +82,11 @@ def _run(arguments: tuple[str, ...], cwd: str | Path, env: Mapping[str, str], fo
     warnings.simplefilter("error", SyntaxWarning)
     if "OMP_NUM_THREADS" in env:
         torch.set_num_threads(int(env["OMP_NUM_THREADS"]))
+    with forked_servers() if forks else nullcontext():
+        _run_program(arguments)
+
+
+def _run_program(arguments: tuple[str, ...]) -> None:
     if arguments[0] == "-m":
         sys.argv = list(arguments[1:])
         sys.path.insert(0, os.getcwd())

@@ -51,7 +51,7 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
         (tmp_path / "clips" / folder / "0.mp4").symlink_to(clips.path("h264.mp4"))
     script = "\n\n".join(code for title, code in blocks(document) if title != "photos.py")
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
-    run = run_python("script.py", cwd=tmp_path, env=with_project())
+    run = run_python("script.py", cwd=tmp_path, env=with_project(), forks_servers=True)
     assert run.returncode == 0, run.stderr
     assert not ABSENT_GPU.sub("", run.stderr)
 

@@ -24,8 +24,9 @@ import pytest
 
 from dali_proxy._host import process
 from dali_proxy._pool import pool_process
+from pipeline._ipc.interpreter import child_environment
 
-__all__ = ["warm_servers"]
+__all__ = ["forked_servers", "warm_servers"]
 
 FRESH = "DALI_PROXY_FRESH_SERVERS"
 """Environment variable. With the value 1, the servers of tests start as fresh interpreters, as those of users."""
@@ -94,7 +95,7 @@ class _Template:
 
     def __init__(self, starter: ModuleType) -> None:
         self._owner, self._limits = os.getpid(), _limits()
-        self._program = starter._PROGRAM
+        self._starter = starter
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._early: dict[str, str] = {}
@@ -113,6 +114,7 @@ class _Template:
             return _Server(arguments, self._fork(int(arguments[-1]), options["env"], options["cwd"]))
 
     def close(self) -> None:
+        self._requests.shutdown(socket.SHUT_RDWR)  # forks of this process may have it open, too
         self._requests.close()
         self._theirs.close()
         if self._process is not None:
@@ -120,23 +122,20 @@ class _Template:
 
     def _begin(self, arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
         """Start the template if it doesn't run. Return whether its imports depend on the same environment."""
-        early = {name: value for name, value in environment.items() if name.startswith(_EARLY)}
+        early = _early(environment)
         with self._lock:
             if self._process is None:
-                imports = self._program
-                for call in _CALLS:
-                    imports = imports.replace(call, "")
                 self._early = early
                 with self._theirs:
                     number = self._theirs.fileno()
                     self._process = subprocess.Popen(
-                        [*arguments[:-2], imports + _SERVE, str(number)],
+                        [*arguments[:-2], _imports(self._starter) + _SERVE, str(number)],
                         stdin=subprocess.DEVNULL,
                         pass_fds=(number,),
                         env=environment,
                         start_new_session=True,
                     )
-        return early == self._early and arguments[-2] == self._program
+        return early == self._early and arguments[-2] == self._starter._PROGRAM
 
     def _fork(self, channel: int, environment: Mapping[str, str], folder: str) -> int:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [1, 2, channel]))]
@@ -147,8 +146,42 @@ class _Template:
         return pid
 
 
+class _ForkedTemplate(_Template):
+    """A template that is a fork of this process, which has one thread and has imported what a server imports."""
+
+    def __init__(self) -> None:
+        super().__init__(process)
+        with self._theirs:
+            pid = os.fork()
+            if pid == 0:
+                status = 1
+                try:
+                    self._requests.close()
+                    sys.argv = ["-c", str(self._theirs.detach())]
+                    exec(_imports(process) + _SERVE, {"__name__": "__main__"})
+                except SystemExit as ended:
+                    status = ended.code if isinstance(ended.code, int) else 1
+                finally:
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                    os._exit(status)
+        self._process = _Server([], pid)
+        self._early = _early(child_environment())
+
+
 templates: list[_Template] = []
 """The templates of this process."""
+
+
+@contextmanager
+def forked_servers() -> Iterator[None]:
+    """Let this process start its servers as forks of what it is now: it has imported torch, and has one thread."""
+    if os.environ.get(FRESH) == "1":
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch, closing(_ForkedTemplate()) as template:
+        patch.setattr(process, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": template.popen}))
+        yield
 
 
 @contextmanager
@@ -164,6 +197,19 @@ def warm_servers() -> Iterator[None]:
             templates.append(template)
         yield
         templates.clear()
+
+
+def _imports(starter: ModuleType) -> str:
+    """Return the program of a starter without the call at its end."""
+    program: str = starter._PROGRAM
+    for call in _CALLS:
+        program = program.replace(call, "")
+    return program
+
+
+def _early(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that imports depend on."""
+    return {name: value for name, value in environment.items() if name.startswith(_EARLY)}
 
 
 def _limits() -> Any:

@@ -67,7 +67,7 @@ def start(name: str, *arguments: str) -> CompletedProcess[str]:
         pytest.skip(f"examples/{name}.py needs {' and '.join(missing)}: pip install 'dali-proxy[examples]'")
     environment = with_project(OMP_NUM_THREADS="1")
     environment.pop("DALI_EXTRA_PATH", None)  # the same images everywhere
-    return run_python(str(EXAMPLES / f"{name}.py"), *arguments, cwd=ROOT, env=environment)
+    return run_python(str(EXAMPLES / f"{name}.py"), *arguments, cwd=ROOT, env=environment, forks_servers=True)
 
 
 def run(name: str, *arguments: str) -> str:
@@ -231,7 +231,8 @@ def test_annotations_of_the_user(name: str, dali_extra: Path | None, tmp_path: P
         pytest.skip("needs DALI_extra")
     for split in ("train", "val"):
         (tmp_path / split).symlink_to(dali_extra / "db" / "coco")
-    said = run(name, "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--picture", str(tmp_path / "b.png"))
+    options = ["--data", str(tmp_path), "--epochs", "1", "--image-size", "64", "--picture", str(tmp_path / "b.png")]
+    said = run(name, "--device", "cpu", *options)
     assert "on 61 images" in said
 
 

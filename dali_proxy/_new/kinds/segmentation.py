@@ -1,7 +1,7 @@
 """Train a segmentation network.
 
-The folder of --data has train/ and val/, each with images/ (JPEG) and masks/ (PNG of the same names). The pixels of a
-mask are numbers of classes; 255 is ignored.
+The folder of --data has train/ and val/, each with images/ (JPEG or PNG) and masks/ (PNG of the same names). The pixels
+of a mask are numbers of classes; 255 is ignored.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ class Samples(torch.utils.data.Dataset[Any]):
     """Encoded images and masks."""
 
     def __init__(self, folder: Path, transform: Callable[..., Any]) -> None:
-        self.images = sorted((folder / "images").glob("*.jpg"))
+        files = (folder / "images").glob("*")
+        self.images = sorted(path for path in files if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
         if not self.images:
-            raise FileNotFoundError(f"{folder / 'images'} has no JPEG files")
+            raise FileNotFoundError(f"{folder / 'images'} has no JPEG or PNG files")
         self.masks = folder / "masks"
         self.transform = transform
+        for path in self.images[:8]:
+            classes = np.unique(np.array(Image.open(self.masks / f"{path.stem}.png")))
+            if classes[classes != IGNORED].max(initial=0) >= CLASSES:
+                raise ValueError(f"the mask of {path.name} has the values {classes.tolist()[:9]}, CLASSES is {CLASSES}")
 
     def __len__(self) -> int:
         return len(self.images)

@@ -115,7 +115,7 @@ def main() -> None:
     """Read the command line, and train."""
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=here / "data", help="your data; missing data is generated")
+    parser.add_argument("--data", type=Path, default=here / "data", help="your data (default: data that is drawn)")
     parser.add_argument("--checkpoint", type=Path, default=here / "checkpoint.ckpt", help="to save, and to resume from")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=16)
@@ -124,6 +124,8 @@ def main() -> None:
     parser.add_argument("--num-threads", type=int, default=os.cpu_count(), help="threads of each pipeline")
     parser.add_argument("--seed", type=int, default=0, help="of the network, the order and the augmentation")
     options = parser.parse_args()
+    if not options.data.exists() and options.data != here / "data":
+        parser.error(f"{options.data} doesn't exist")
     if not options.data.exists():
         print(f"generating data in {options.data}")
         write_data(options.data)

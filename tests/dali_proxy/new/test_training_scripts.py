@@ -69,6 +69,17 @@ def test_script_resumes(framework: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_missing_data_is_an_error(framework: str, tmp_path: Path) -> None:
+    if framework == "lightning" and importlib.util.find_spec("lightning") is None:
+        pytest.skip("needs lightning: pip install 'dali-proxy[examples]'")
+    write_script(tmp_path / "train.py", "classification", framework)
+    done = run_python(str(tmp_path / "train.py"), "--data", str(tmp_path / "onw"), cwd=tmp_path, env=with_project())
+    assert done.returncode == 2
+    assert "onw doesn't exist" in done.stderr
+    assert not (tmp_path / "onw").exists()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_script_imports_nothing_private(kind: str, framework: str, tmp_path: Path) -> None:
     write_script(tmp_path / "train.py", kind, framework)

@@ -14,7 +14,7 @@ RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW",
 
 
 _HINTS = {
-    1: "; encoded images must be decoded first, by fn.decoders.image",
+    1: "; encoded images must be decoded first, by fn.decoders.image; for a signal, use fn.slice with axes=[0]",
     2: "; an image or a mask without channels needs one: array[..., None]",
 }
 

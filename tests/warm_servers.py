@@ -99,7 +99,7 @@ class _Template:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._early: dict[str, str] = {}
-        self._requests, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests, self._theirs = _sockets()
 
     @property
     def pid(self) -> int | None:
@@ -124,6 +124,10 @@ class _Template:
         """Start the template if it doesn't run. Return whether its imports depend on the same environment."""
         early = _early(environment)
         with self._lock:
+            if self._process is not None and self._process.poll() is not None:  # a test has killed all children
+                self._process = None
+                self._requests.close()
+                self._requests, self._theirs = _sockets()
             if self._process is None:
                 self._early = early
                 with self._theirs:
@@ -210,6 +214,10 @@ def _imports(starter: ModuleType) -> str:
 def _early(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that imports depend on."""
     return {name: value for name, value in environment.items() if name.startswith(_EARLY)}
+
+
+def _sockets() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def _limits() -> Any:

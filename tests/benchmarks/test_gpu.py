@@ -248,8 +248,7 @@ def test_share_of_a_training_whose_speed_drifts() -> None:
 
 def test_modes_train() -> None:
     names = [rival.name for rival in modes_of_ours(0)]
-    placements = ["ours, process, server", "ours, process, cores", "ours, process, consumer", "ours, process, auto"]
-    assert names == [*placements, "ours, thread"]
+    assert names == [*(f"ours, process, {placement}" for placement in PLACEMENTS), "ours, thread"]
     assert {goals.AUTO, goals.CORES} < set(names)
     assert set(goals.OTHERS) < {rival.name for rival in training.loaders(0)}
     assert set(training.LAST) < {rival.name for rival in training.loaders(0)}

@@ -31,7 +31,7 @@ from benchmarks.gpu.session import Session, without_paths
 from benchmarks.gpu.trainer import trainer_of
 from benchmarks.measurement import Measurement
 from benchmarks.rivals.decoder import DecoderAlone
-from benchmarks.rivals.ours import Ours, modes_of_ours
+from benchmarks.rivals.ours import PLACEMENTS, Ours, modes_of_ours
 from benchmarks.runner import run_kind
 from benchmarks.workload import Setup, prepare_images
 from tests.benchmarks.broken_rivals import Vanishing

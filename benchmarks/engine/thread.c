@@ -24,7 +24,6 @@ typedef struct {
     /* What it launches behind a batch: two functions of the sizes' table. */
     void *kernels[2], *tables[2][STATES], *outputs[STATES];
     uint32_t grid[3], block;
-    uint32_t batch_size;
     /* What the loop changes and reads. */
     double rate;    /* batches per second; 0: none, below 0: as many as possible */
     int32_t planes; /* 1: planes, 0: interleaved colours */

@@ -51,7 +51,6 @@ class _Work(ctypes.Structure):
         ("outputs", c_void_p * STATES),
         ("grid", c_uint32 * 3),
         ("block", c_uint32),
-        ("batch_size", c_uint32),
         ("rate", c_double),
         ("planes", c_int32),
         ("decodes", c_int32),
@@ -80,7 +79,6 @@ class EngineThread:
         self._native = _compiled()
         self._kept: list[Any] = []
         self._outputs: list[Any] = []
-        self.batch_size = len(files)
         handle, context = c_void_p(), c_void_p()
         cupy.zeros(1)
         _check(self._driver.cuCtxGetCurrent(byref(context)))
@@ -101,7 +99,6 @@ class EngineThread:
             sizes=sizes,
             grid=(c_uint32 * 3)(1, SIZE, len(files)),
             block=SIZE,
-            batch_size=len(files),
         )
         shapes = [Image.open(io.BytesIO(file)).size[::-1] for file in files]
         for state in range(STATES):

@@ -88,9 +88,9 @@ def main() -> None:
     parser.add_argument("--num-threads", type=int, default=os.cpu_count(), help="threads of each pipeline")
     parser.add_argument("--seed", type=int, default=0, help="of the network, the order and the augmentation")
     options = parser.parse_args()
-    if not options.data.exists() and options.data != here / "data":
-        parser.error(f"{options.data} doesn't exist")
     if not options.data.exists():
+        if options.data != here / "data":
+            parser.error(f"{options.data} doesn't exist")
         print(f"generating data in {options.data}")
         write_data(options.data)
     train(options)

@@ -116,7 +116,7 @@ $(BIN)/pip:
 	%d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed-%: pyproject.toml setup.py constraints.txt $(wildcard pipeline/*.h pipeline/*/*.[ch] pipeline/*/*/*.h) | $(BIN)/pip
+$(VENV)/.installed-%: pyproject.toml setup.py constraints.txt $(wildcard dali_proxy/pipeline/*.h dali_proxy/pipeline/*/*.[ch] dali_proxy/pipeline/*/*/*.h) | $(BIN)/pip
 	@echo "Installing dali-proxy[$*] into $(VENV) (the first time downloads PyTorch, which takes minutes) ..."
 	@$(PIP) install --quiet --constraint constraints.txt --editable '.[$*]'
 	@touch '$@'

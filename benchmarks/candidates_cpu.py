@@ -25,7 +25,7 @@ from PIL import Image
 
 from benchmarks.crop import random_window
 from benchmarks.workload import IMAGE_SIZE, MEAN, STD, prepare_images
-from pipeline._imaging import crop_mirror_normalize, decode, resize
+from dali_proxy.pipeline._imaging import crop_mirror_normalize, decode, resize
 
 IMAGES = 200
 ROUNDS = 3

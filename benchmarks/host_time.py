@@ -27,11 +27,11 @@ import numpy as np
 
 import pipeline
 from benchmarks.graphs.graphs import GRAPHS, Library
+from dali_proxy.pipeline._cuda import compiler
+from dali_proxy.pipeline._executor.executor import Executor
+from dali_proxy.pipeline._executor.phase_costs import PhaseCosts
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline import Pipeline, auto_aug
-from pipeline._cuda import compiler
-from pipeline._executor.executor import Executor
-from pipeline._executor.phase_costs import PhaseCosts
-from pipeline._kernels.samples import Samples
 from pipeline.tensors.gpu import TensorListGPU
 from tests import host_cupy
 

@@ -21,10 +21,10 @@ import numpy as np
 from PIL import Image
 
 from dali_proxy._demo.data import photograph_paths
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.frames import Decoders, read_frames
+from dali_proxy.pipeline._video.targets import target_for
 from pipeline import Pipeline, fn
-from pipeline._video.clip import Clip
-from pipeline._video.frames import Decoders, read_frames
-from pipeline._video.targets import target_for
 from pipeline.types import RGB
 
 SIZE = (640, 360)
@@ -160,7 +160,7 @@ def readers_of(path: Path, codec: str, shuffle: bool) -> dict[str, Reader]:
     made = {"a loop around PyAV, 1 thread": by_hand(path)}
     if importlib.util.find_spec("torchcodec") is not None:
         made["torchcodec, 1 thread"] = torchcodec(path)
-    made["pipeline._video, 1 thread"] = primitive(path)
+    made["dali_proxy.pipeline._video, 1 thread"] = primitive(path)
     made["readers.video, num_threads=1"] = ours(path, 1, shuffle)
     made["readers.video, num_threads=2"] = ours(path, 2, shuffle)
     if importlib.util.find_spec("nvidia.dali") is not None and codec != "h264":  # it leaves H.264 to the GPU

@@ -5,11 +5,10 @@ Names are loaded when they are first used, so that the server's own process neve
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
-
-from dali_proxy._shadowing import guard_name, import_ours
 
 if TYPE_CHECKING:
     from dali_proxy import torchvision
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
         StaleReferenceError,
         WorkerDiedError,
     )
-    from pipeline import Pipeline, dynamic, fn, operator_def, ops, pipeline_def, types
-    from pipeline._sheet import show
-    from pipeline.tensors.interop import feed_ndarray, to_torch_tensor, to_torch_type
+    from dali_proxy.pipeline import Pipeline, dynamic, fn, operator_def, ops, pipeline_def, types
+    from dali_proxy.pipeline._sheet import show
+    from dali_proxy.pipeline.tensors.interop import feed_ndarray, to_torch_tensor, to_torch_type
 
 __all__ = [
     "BatchError",
@@ -95,13 +94,11 @@ __all__ = [
     "types",
 ]
 
-guard_name()
-
 # As `pipeline._cuda.connections` does, which may be imported after torch has started CUDA.
 if not getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_initialized", bool)():
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
-#: The public names of each module, below this package or in `pipeline`.
+#: The public names of each module, below this package.
 _NAMES = {
     "_cluster.ray_cluster": "RayCluster",
     "_common.policies": "LastBatchPolicy",
@@ -132,14 +129,13 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names.s
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
-    if name in ("distributed", "torchvision"):
-        return import_ours(f"{__name__}.{name}")
+    if name in ("distributed", "pipeline", "torchvision"):
+        return importlib.import_module(f"{__name__}.{name}")
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    import_ours("pipeline._requirements").check_requirements()
-    full = module if module.startswith("pipeline") else f"{__name__}.{module}"
-    value = getattr(import_ours(full), name)
+    importlib.import_module(f"{__name__}.pipeline._requirements").check_requirements()
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._operator_api.functions import make_class, make_function
-from pipeline._operators.user_code.python_function import TORCH_PYTHON_FUNCTION
+from dali_proxy.pipeline._operator_api.functions import make_class, make_function
+from dali_proxy.pipeline._operators.user_code.python_function import TORCH_PYTHON_FUNCTION
 
 torch_python_function: Any = make_function(TORCH_PYTHON_FUNCTION)
 """Calls a Python function on torch tensors, as an operator of a graph."""

@@ -18,13 +18,13 @@ from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._server.published import publish
 from dali_proxy._server.server import DALIServer, as_pipeline
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
-from pipeline import Pipeline
-from pipeline._concurrency.numa import SYSFS, cores_near, gpu_node
-from pipeline._definition.serializing import with_graph
-from pipeline._ipc.signals import deferred_signals, let_through
-from pipeline._ranks import Ranks, current_ranks
-from pipeline._ranks import set_ranks as _set_ranks
-from pipeline.errors import ArgumentMismatchError
+from dali_proxy.pipeline import Pipeline
+from dali_proxy.pipeline._concurrency.numa import SYSFS, cores_near, gpu_node
+from dali_proxy.pipeline._definition.serializing import with_graph
+from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
+from dali_proxy.pipeline._ranks import Ranks, current_ranks
+from dali_proxy.pipeline._ranks import set_ranks as _set_ranks
+from dali_proxy.pipeline.errors import ArgumentMismatchError
 
 if TYPE_CHECKING:
     from dali_proxy._server.placement import Placement

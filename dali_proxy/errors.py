@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._secrets import redacted
-from pipeline.errors import InputError, PipelineError
+from dali_proxy.pipeline._secrets import redacted
+from dali_proxy.pipeline.errors import InputError, PipelineError
 
 __all__ = [
     "BatchError",

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from pipeline.torchvision import *  # noqa: F403
-from pipeline.torchvision import __all__ as __all__
+from dali_proxy.pipeline.torchvision import *  # noqa: F403
+from dali_proxy.pipeline.torchvision import __all__ as __all__

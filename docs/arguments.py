@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dali_proxy._nvidia.differences import ARGUMENTS
-from pipeline._catalog import all_schemas
-from pipeline._declaration.schema import REQUIRED, Argument
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.schema import REQUIRED, Argument
 
 __all__ = ["differences", "look_up_arguments", "rows"]
 

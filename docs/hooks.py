@@ -10,10 +10,10 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
+from dali_proxy.pipeline._declaration.synonyms import SYNONYMS
 from docs.purposes import PURPOSES, example
-from pipeline._catalog import all_schemas
-from pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
-from pipeline._declaration.synonyms import SYNONYMS
 
 #: Where the start page shows the example of README.md.
 EXAMPLE = "<!-- readme: example -->"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("pipeline", "dali_proxy")
+PACKAGES = ("dali_proxy", "pipeline")
 _MAP = re.compile(r"(?<=<!-- map: python -m docs\.map -->\n).*?(?=<!-- end of map -->)", re.DOTALL)
 _COLUMN = 30
 

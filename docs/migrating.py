@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from dali_proxy._nvidia.differences import BEHAVIOUR
+from dali_proxy.pipeline._catalog import all_schemas
 from docs.operators import NAMES
-from pipeline._catalog import all_schemas
 
 __all__ = ["PAGE", "with_table"]
 

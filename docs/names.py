@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from dali_proxy._nvidia.differences import MISSING
+from dali_proxy.pipeline._catalog import all_schemas
 from docs.operators import NAMES
-from pipeline._catalog import all_schemas
 
 __all__ = ["HELPERS", "MODULES", "PAGE", "page"]
 

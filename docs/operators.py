@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dali_proxy._nvidia.differences import DIFFERENCES
+from dali_proxy.pipeline._catalog import all_schemas
 from docs.arguments import look_up_arguments, rows
-from pipeline._catalog import all_schemas
 from tests.parity.exceptions import EXCEPTIONS
 from tests.parity.tolerances import EXACT, TOLERANCES, TOLERANCES_ON_GPU
 

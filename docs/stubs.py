@@ -21,15 +21,13 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import pipeline.dynamic
-import pipeline.fn
-import pipeline.ops
-import pipeline.torchvision
-from pipeline._catalog import all_schemas
-from pipeline._declaration.names import class_name
-from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Kind, OperatorSchema
-from pipeline._dynamic.dtypes import TYPES
-from pipeline._dynamic.functions import is_function
+from dali_proxy.pipeline import dynamic as dynamic_mode
+from dali_proxy.pipeline import fn, ops, torchvision
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.names import class_name
+from dali_proxy.pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Kind, OperatorSchema
+from dali_proxy.pipeline._dynamic.dtypes import TYPES
+from dali_proxy.pipeline._dynamic.functions import is_function
 
 ROOT = Path(__file__).resolve().parent.parent
 _WIDTH = 120
@@ -55,18 +53,18 @@ from typing import Any, Literal, TypeVar, overload
 
 from PIL import Image as pil
 
-from pipeline._annotations import Array, Arrays, ConstantLike, Data, Dtype, Float, Floats, Input, Int, Ints, Nodes
-from pipeline._annotations import Str, Strs
-from pipeline._dynamic.devices import Device
-from pipeline._dynamic.dtypes import DType
-from pipeline._dynamic.randomness import RNG
-from pipeline._dynamic.readers import Reader
-from pipeline._graph.nodes import DataNode
-from pipeline._operator_api.operator_class import OperatorClass
-from pipeline._torchvision.arguments import InterpolationMode
-from pipeline._torchvision.automatic import AutoAugmentPolicy
-from pipeline._torchvision.declaration import Transform
-from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
+from dali_proxy.pipeline._annotations import Array, Arrays, ConstantLike, Data, Dtype, Float, Floats, Input, Int, Ints
+from dali_proxy.pipeline._annotations import Nodes, Str, Strs
+from dali_proxy.pipeline._dynamic.devices import Device
+from dali_proxy.pipeline._dynamic.dtypes import DType
+from dali_proxy.pipeline._dynamic.randomness import RNG
+from dali_proxy.pipeline._dynamic.readers import Reader
+from dali_proxy.pipeline._graph.nodes import DataNode
+from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
+from dali_proxy.pipeline._torchvision.arguments import InterpolationMode
+from dali_proxy.pipeline._torchvision.automatic import AutoAugmentPolicy
+from dali_proxy.pipeline._torchvision.declaration import Transform
+from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 """
 
 
@@ -85,18 +83,31 @@ def stubs() -> dict[Path, str]:
     readers = [schema for schema in shown if schema.is_reader and not schema.alias_of]
     dynamic = _modules(functions, _dynamic_function, lambda path: path.rpartition(".")[2])
     _merge(dynamic, _modules(readers, _reader, class_name))
-    return {
-        **_files("fn", _modules(shown, _function, lambda path: path.rpartition(".")[2]), pipeline.fn),
-        **_files("ops", _modules(shown, _class, class_name), pipeline.ops),
-        **_files("dynamic", dynamic, pipeline.dynamic),
+    written = {
+        **_files("fn", _modules(shown, _function, lambda path: path.rpartition(".")[2]), fn),
+        **_files("ops", _modules(shown, _class, class_name), ops),
+        **_files("dynamic", dynamic, dynamic_mode),
         **_torchvision_files(),
     }
+    return written | _short_names(written)
+
+
+def _short_names(written: Iterable[Path]) -> dict[Path, str]:
+    """Return the stubs of `pipeline`, whose modules are those of `dali_proxy.pipeline`."""
+    sources = (path.relative_to(ROOT) for path in (ROOT / "dali_proxy" / "pipeline").rglob("*.py"))
+    stubs = {}
+    for path in {each.with_suffix("") for each in (*sources, *written)}:
+        folders = path.parts[1:]
+        if not any(part.startswith("_") and part != "__init__" for part in folders):
+            real = ".".join(path.parts).removesuffix(".__init__")
+            stubs[Path(*folders).with_suffix(".pyi")] = f"{_HEAD}\nfrom {real} import *\n"
+    return stubs
 
 
 def _torchvision_files() -> dict[Path, str]:
     """Return the stubs of the transforms and of their functional form."""
     files = {}
-    for runtime in (pipeline.torchvision, pipeline.torchvision.functional):
+    for runtime in (torchvision, torchvision.functional):
         imported, parts = [], []
         for name in runtime.__all__:
             made = getattr(runtime, name)
@@ -177,7 +188,7 @@ def _files(namespace: str, modules: dict[str, _Module], package: Any) -> dict[Pa
     files = {}
     for path, module in modules.items():
         below = sorted(each for each in modules if each and each.rpartition(".")[0] == path)
-        full = ".".join(["pipeline", namespace, *([path] if path else [])])
+        full = ".".join(["dali_proxy.pipeline", namespace, *([path] if path else [])])
         parts = [f"from {full} import {each.rpartition('.')[2]} as {each.rpartition('.')[2]}" for each in below]
         module.names |= {each.rpartition(".")[2] for each in below}
         runtime = sys.modules[full]
@@ -185,7 +196,7 @@ def _files(namespace: str, modules: dict[str, _Module], package: Any) -> dict[Pa
         parts += _own_names(module, runtime, written)
         names = sorted(set(getattr(runtime, "__all__", module.names)) | module.names)
         text = "\n".join([*parts, "", *_wrapped("__all__ = [", map(repr, names), "]"), "", *module.parts])
-        folder = ROOT / "pipeline" / namespace / Path(*path.split("."))
+        folder = ROOT / "dali_proxy" / "pipeline" / namespace / Path(*path.split("."))
         file = folder / "__init__.pyi" if below or not path else folder.with_suffix(".pyi")
         docstring = f'"""{inspect.getdoc(runtime)}"""\n\n'
         files[file.relative_to(ROOT)] = f"{_HEAD}\n{docstring}{_imports(text)}\n{text}\n"
@@ -196,7 +207,7 @@ def _own_names(module: _Module, runtime: Any, written: str) -> Iterator[str]:
     """Yield the declarations of names that aren't operators: what the source imports, dtypes, random generators."""
     imported = set()
     for statement in ast.parse(written).body:
-        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("pipeline."):
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("dali_proxy.pipeline."):
             for each in statement.names:
                 name = each.asname or each.name
                 if name in runtime.__all__ or name == "_conditional":
@@ -207,7 +218,7 @@ def _own_names(module: _Module, runtime: Any, written: str) -> Iterator[str]:
             continue
         if written and name in TYPES:
             yield f"{name}: DType"
-        elif getattr(value, "__module__", "").startswith("pipeline."):  # also a second name of an operator
+        elif getattr(value, "__module__", "").startswith("dali_proxy.pipeline."):  # also a second name of an operator
             yield f"from {value.__module__} import {value.__name__} as {name}"
         else:
             continue
@@ -232,7 +243,7 @@ def _function(schema: OperatorSchema, name: str) -> str:
     """Declare a function of `fn`."""
     if schema.alias_of is not None:
         return _alias(schema, name, "fn", schema.alias_of.rpartition(".")[2])
-    made: Any = pipeline.fn
+    made: Any = fn
     for each in schema.name.split("."):
         made = getattr(made, each)
     if parameters := _handwritten(schema):
@@ -302,7 +313,7 @@ def _reader(schema: OperatorSchema, name: str) -> str:
 def _alias(schema: OperatorSchema, name: str, namespace: str, target: str) -> str:
     assert schema.alias_of is not None
     folder = schema.alias_of.rpartition(".")[0]
-    return f"from {'.'.join(filter(None, ['pipeline', namespace, folder]))} import {target} as {name}"
+    return f"from {'.'.join(filter(None, ['dali_proxy.pipeline', namespace, folder]))} import {target} as {name}"
 
 
 def _inputs(schema: OperatorSchema, first: str, others: str) -> list[str]:

@@ -19,7 +19,7 @@ from PIL import Image
 from tests import lock_order  # first: locks are created on import
 
 # isort: split
-from pipeline._strict import STRICT
+from dali_proxy.pipeline._strict import STRICT
 from tests.clips import Clips
 from tests.gpu_turns import turn
 from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._cuda import compiler, streams
+from dali_proxy.pipeline._cuda import compiler, streams
 from tests.pipeline.kernels import emulator
 
 _CTYPES = {

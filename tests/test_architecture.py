@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from dali_proxy._host.requests import State
-from pipeline._concurrency.locks import Level
+from dali_proxy.pipeline._concurrency.locks import Level
 from tests.environment import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FACTORY = "pipeline/_concurrency/locks.py"
+FACTORY = "dali_proxy/pipeline/_concurrency/locks.py"
 
 #: Locks that the factory doesn't create.
 OTHER_LOCKS = {

@@ -28,7 +28,7 @@ import sys
 
 PROGRAM = \'\'\'
 from contextlib import suppress
-from pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 with new_lock(Level.LEAF, "inner"), suppress(RuntimeError), new_lock(Level.SERVER, "outer"):
     pass
 \'\'\'

@@ -24,7 +24,7 @@ import pytest
 
 from dali_proxy._host import process
 from dali_proxy._pool import pool_process
-from pipeline._ipc.interpreter import child_environment
+from dali_proxy.pipeline._ipc.interpreter import child_environment
 
 __all__ = ["forked_servers", "warm_servers"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline._codecs.missing import load_nvjpeg
+from dali_proxy.pipeline._codecs.missing import load_nvjpeg
 
 FOLDER = Path(__file__).parent
 HARDWARE, COLOURS, PLANES = 3, 5, 1  # nvjpegBackend_t; nvjpegOutputFormat_t: RGBI, YUV

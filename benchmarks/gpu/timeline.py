@@ -39,7 +39,7 @@ def trace_batches(setup: Setup) -> list[Span]:
     import dali_proxy
     import pipeline
     from benchmarks.graph import make_reader_pipeline
-    from pipeline._operator_api.trace import Trace
+    from dali_proxy.pipeline._operator_api.trace import Trace
 
     pipe = make_reader_pipeline(pipeline, setup)
     with closing(pipe):

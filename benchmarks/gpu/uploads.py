@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._cuda.pinned import PinnedMemory
-from pipeline._ipc.arena_reader import ArenaReader
-from pipeline._ipc.memory import SharedBlock
-from pipeline._operator_api.upload import upload
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._cuda.pinned import PinnedMemory
+from dali_proxy.pipeline._ipc.arena_reader import ArenaReader
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 
 SEGMENT = 1 << 30

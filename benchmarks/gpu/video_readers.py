@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.gpu.video_clips import LENGTH, Videos
 
 RIVALS = {
-    "ours-by-hand": ("cupy", "read_frames of pipeline/_video, one decoder per thread"),
+    "ours-by-hand": ("cupy", "read_frames of dali_proxy/pipeline/_video, one decoder per thread"),
     "ours-reader": ("cupy", "fn.readers.video, num_threads"),
     "torchcodec": ("torchcodec", "VideoDecoder.get_frames_in_range, one decoder and one stream per thread"),
     "pynvvideocodec": ("PyNvVideoCodec", "SimpleDecoder, one decoder and one stream per thread"),
@@ -207,17 +207,17 @@ class OursByHand(ByHand):
     """`read_frames` with cached decoders."""
 
     def __init__(self, device_id: int | None) -> None:
-        from pipeline._cuda.context import KernelContext
-        from pipeline._video.frames import Decoders
+        from dali_proxy.pipeline._cuda.context import KernelContext
+        from dali_proxy.pipeline._video.frames import Decoders
 
         super().__init__(device_id)
         self._kernels = None if device_id is None else KernelContext(device_id)
         self._decoders = Decoders(64)
 
     def open(self, path: str) -> Callable[[int], Any]:
-        from pipeline._video.clip import Clip
-        from pipeline._video.frames import read_frames
-        from pipeline._video.targets import target_for
+        from dali_proxy.pipeline._video.clip import Clip
+        from dali_proxy.pipeline._video.frames import read_frames
+        from dali_proxy.pipeline._video.targets import target_for
         from pipeline.types import RGB
 
         clip = Clip(path, self.device_id)
@@ -318,7 +318,7 @@ class FfmpegAlone(ByHand):
     def open(self, path: str) -> Callable[[int], Any]:
         import av
 
-        from pipeline._video.nvdec import acceleration, cuda_current
+        from dali_proxy.pipeline._video.nvdec import acceleration, cuda_current
 
         hardware = None if self.device_id is None else acceleration(self.device_id)
         with nullcontext() if self.device_id is None else cuda_current(self.device_id):
@@ -395,9 +395,9 @@ def _closed(pipe: Any) -> Iterator[Any]:
 
 def _truth(path: str, sequence: int) -> Any:
     """Return a sequence from our decoder on the CPU, which the tests compare with FFmpeg's frames."""
-    from pipeline._video.clip import Clip
-    from pipeline._video.frames import Decoders, read_frames
-    from pipeline._video.targets import target_for
+    from dali_proxy.pipeline._video.clip import Clip
+    from dali_proxy.pipeline._video.frames import Decoders, read_frames
+    from dali_proxy.pipeline._video.targets import target_for
     from pipeline.types import RGB
 
     clip = Clip(path)

@@ -16,7 +16,7 @@ from benchmarks.operators.report import as_json, line
 from benchmarks.operators.session import measure_all, trace_all
 from benchmarks.report import save
 from benchmarks.session import RESULTS, device_id
-from pipeline._declaration.registry import lookup
+from dali_proxy.pipeline._declaration.registry import lookup
 
 
 def main() -> int:

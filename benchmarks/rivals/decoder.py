@@ -31,7 +31,7 @@ class DecoderAlone(Rival):
 
     def unavailable(self) -> str | None:
         """Return the reason if the codec can't run here."""
-        from pipeline._codecs import missing_codec_reason
+        from dali_proxy.pipeline._codecs import missing_codec_reason
 
         return missing_codec_reason()
 
@@ -65,7 +65,7 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Images], Any], Decode
     Yield a function that prepares images for the decoder, and one that decodes them and returns when all batches but
     the last ``IN_FLIGHT`` are done.
     """
-    from pipeline._codecs import EncodedBatch, GpuDecoder, ImageBatchDecoder
+    from dali_proxy.pipeline._codecs import EncodedBatch, GpuDecoder, ImageBatchDecoder
 
     if setup.device_id is None:
         with GpuDecoder(None, setup.threads) as codec:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
-from pipeline.errors import GraphError
+from dali_proxy.pipeline.errors import GraphError
 
 _TICK = 1e-3  # milliseconds; the operating system may count none in a short time
 _CLOSE = 0.95  # a configuration that is this fast, and uses fewer processes and threads, is preferred

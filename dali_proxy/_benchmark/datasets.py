@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from pipeline._definition.file_inputs import FileInputs
+from dali_proxy.pipeline._definition.file_inputs import FileInputs
 
 
 class FileDataset(Dataset[Any]):

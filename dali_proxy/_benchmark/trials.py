@@ -17,10 +17,10 @@ from dali_proxy import DALIServer, DataLoader, ServerStats
 from dali_proxy._benchmark.datasets import FileDataset, PillowTransform, ProxyTransform
 from dali_proxy._demo.compare import EndlessSampler
 from dali_proxy._server.advice import others_load
-from pipeline import Pipeline
-from pipeline._definition.file_inputs import FileInputs
-from pipeline._definition.serializing import with_graph
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline import Pipeline
+from dali_proxy.pipeline._definition.file_inputs import FileInputs
+from dali_proxy.pipeline._definition.serializing import with_graph
+from dali_proxy.pipeline.errors import PipelineError
 
 Placement = Literal["server", "engine", "cores", "consumer"]
 

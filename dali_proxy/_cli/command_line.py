@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 import dali_proxy
 from dali_proxy._cli.command import Command, CommandError, find_commands
 from dali_proxy._cli.interrupts import interrupts
-from dali_proxy._shadowing import import_ours
 
 _STATUSES = """\
 exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong arguments,
@@ -54,15 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return error.status
     except RuntimeError as error:
-        errors = import_ours("pipeline.errors")
+        errors = importlib.import_module("dali_proxy.pipeline.errors")
         if not isinstance(error, errors.PipelineError):
             raise
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return 2 if isinstance(error, errors.ArgumentTypeError | errors.ArgumentValueError) else 1
     except ImportError as error:
-        if error.name not in ("pipeline", "dali-proxy"):
+        if error.name != "dali-proxy":
             raise
-        print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package, or a package is too old
+        print(f"dali-proxy: {error}", file=sys.stderr)  # a package is too old
         return 1
     return command.execute(options)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dali_proxy._cli.command import CommandError
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
 _HELP = (
     "FILE.py:NAME or MODULE:NAME: a Pipeline, a function that returns one, a function of pipeline.dynamic, or a "
@@ -127,7 +127,7 @@ def _find(text: str) -> Any:
 
 
 def _is_pipeline(value: Any, module: ModuleType) -> bool:
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
     if isinstance(value, Pipeline):
         return True
@@ -136,7 +136,7 @@ def _is_pipeline(value: Any, module: ModuleType) -> bool:
 
 
 def _attribute(module: ModuleType, name: str, place: str) -> Any:
-    from pipeline._listing import did_you_mean
+    from dali_proxy.pipeline._listing import did_you_mean
 
     found: Any = module
     for part in name.split("."):
@@ -150,7 +150,7 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
 
 def _import(place: str) -> ModuleType:
     """Import a module, or a file as a module; scripts for NVIDIA DALI get dali-proxy's modules."""
-    import pipeline  # so that `import pipeline` means this package, even with NVIDIA's names
+    from dali_proxy import pipeline  # so that `import pipeline` means this package, even with NVIDIA's names
     from dali_proxy._nvidia.install import install_as_nvidia_dali
 
     assert pipeline
@@ -183,7 +183,7 @@ def _execute_file(path: Path) -> ModuleType:
 
 
 def _create(found: Any, values: dict[str, Any], folder: Path | None, place: str) -> Pipeline:
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
     if isinstance(found, Pipeline):
         if values:
@@ -214,6 +214,6 @@ def _create(found: Any, values: dict[str, Any], folder: Path | None, place: str)
 
 
 def _traced(function: Any, values: dict[str, Any]) -> Pipeline:
-    from pipeline.dynamic import trace  # a function of samples, as for `dali_proxy.serve`
+    from dali_proxy.pipeline.dynamic import trace  # a function of samples, as for `dali_proxy.serve`
 
     return trace(function, **values)

@@ -13,9 +13,9 @@ from dali_proxy._consumer.pending_requests import SentAhead, fresh
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError
-from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._ipc.signals import deferred_signals
-from pipeline._operator_api.trace import Trace
+from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
+from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._operator_api.trace import Trace
 
 _MEANS = frozenset({"seconds", "depth"})  # of the servers; other numbers are sums
 

@@ -19,8 +19,8 @@ from dali_proxy._host import HOSTS, HostOptions
 from dali_proxy._transport.endpoint import Endpoint, serve_here
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import BatchError
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._ipc import pickling
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._ipc import pickling
 
 
 class RemoteHost(NamedTuple):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 
 @dataclass(frozen=True)

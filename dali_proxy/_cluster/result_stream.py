@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 
 _KEY = 32  # bytes
 _COUNTS = struct.Struct("<QQ")  # number of the request, number of buffers

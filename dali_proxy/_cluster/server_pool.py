@@ -19,13 +19,13 @@ from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._cluster.result_stream import Address, ResultReceiver
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy.errors import ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._executor.available_memory import in_flight_bytes
-from pipeline._ipc.signals import deferred_signals, let_through
-from pipeline._listing import listed
-from pipeline._optional import optional_package
-from pipeline._ranks import current_ranks
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
+from dali_proxy.pipeline._executor.available_memory import in_flight_bytes
+from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
+from dali_proxy.pipeline._listing import listed
+from dali_proxy.pipeline._optional import optional_package
+from dali_proxy.pipeline._ranks import current_ranks
 
 _THREADS = 16  # calls that a server handles at once
 _LOSSES = 3  # times that a batch may be lost with its server, and is repeated

@@ -15,8 +15,8 @@ from multiprocessing.context import BaseContext, get_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._concurrency.interrupts import blocked_interrupts
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._concurrency.interrupts import blocked_interrupts
 
 _PR_SET_PDEATHSIG = 1
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline._ranks import Ranks, current_ranks
+from dali_proxy.pipeline._ranks import Ranks, current_ranks
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from pipeline._ipc.connecting import short_path
-from pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._ipc.connecting import short_path
+from dali_proxy.pipeline._ipc.signals import deferred_signals
 
 _PREFIX = "dali-proxy-"
 _OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a user's folder may begin with the same name

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, cycle, islice
 from typing import Any, TypeVar
 
-from pipeline.errors import ArgumentMismatchError, ArgumentValueError
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
 T = TypeVar("T")
 

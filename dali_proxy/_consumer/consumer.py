@@ -44,14 +44,14 @@ from dali_proxy._transport.protocol import (
 )
 from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._cuda.errors import CudaError
-from pipeline._ipc.channel import Received
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
-from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.signals import deferred_signals
-from pipeline._operator_api.trace import Trace
-from pipeline.tensors.torch_memory import refuse_capture
+from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
+from dali_proxy.pipeline._cuda.errors import CudaError
+from dali_proxy.pipeline._ipc.channel import Received
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._operator_api.trace import Trace
+from dali_proxy.pipeline.tensors.torch_memory import refuse_capture
 
 _END = 5.0  # seconds in which a server notices that its GPU is in error
 _GLANCE = 0.1  # seconds between checks

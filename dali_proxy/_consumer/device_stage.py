@@ -16,17 +16,17 @@ from dali_proxy._transport.labels import unpack_labels
 from dali_proxy._transport.opener import DeferredOutputs, OutputFunctions, host_tensors
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result
-from pipeline._compiler.device_planner import simple_derivations
-from pipeline._definition.serializing import deserialize_for_host
-from pipeline._executor.statistics import StepTimes
-from pipeline._operator_api.error_context import describe_failure
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
-from pipeline._operator_api.trace import Trace, profiler_trace
-from pipeline._rng import BatchKey
-from pipeline.errors import PipelineError
-from pipeline.tensors.cpu import TensorListCPU
-from pipeline.tensors.gpu import TensorListGPU
-from pipeline.tensors.torch_memory import TorchMemory, owned_tensors
+from dali_proxy.pipeline._compiler.device_planner import simple_derivations
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._executor.statistics import StepTimes
+from dali_proxy.pipeline._operator_api.error_context import describe_failure
+from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from dali_proxy.pipeline._operator_api.trace import Trace, profiler_trace
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.errors import PipelineError
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline.tensors.gpu import TensorListGPU
+from dali_proxy.pipeline.tensors.torch_memory import TorchMemory, owned_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -15,12 +15,12 @@ from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import unpack_table
 from dali_proxy._transport.slot_view import check_rows
-from pipeline._bulk.buffer_pool import buffer_size
-from pipeline._concurrency.cost import Cost, spent
-from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._ipc.errors import ProtocolError
-from pipeline._kernels.evaluate import evaluation_defines
-from pipeline.tensors.cpu import Array
+from dali_proxy.pipeline._bulk.buffer_pool import buffer_size
+from dali_proxy.pipeline._concurrency.cost import Cost, spent
+from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._kernels.evaluate import evaluation_defines
+from dali_proxy.pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
     import torch
@@ -182,7 +182,7 @@ class _Shaped:
     def __init__(self, output: PreparedOutput, stream: Stream) -> None:
         import torch
 
-        from pipeline.tensors.torch_memory import arranged
+        from dali_proxy.pipeline.tensors.torch_memory import arranged
 
         dtype, table = unpack_table(output)
         rows = check_rows(table, dtype.itemsize, output.nbytes, output.dense)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline._cuda.views import lent_array
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._cuda.views import lent_array
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 
 def packed(values: Sequence[Any], are_batches: Sequence[bool]) -> torch.Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.locks import Level, new_condition, new_rlock
+from dali_proxy.pipeline._concurrency.locks import Level, new_condition, new_rlock
 
 AHEAD = 2  # least number of batches beyond the current one: one is in flight while the next one is ready
 _MOST = 32

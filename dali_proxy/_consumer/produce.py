@@ -13,9 +13,9 @@ from dali_proxy._consumer.ragged import Ragged, formed
 from dali_proxy._transport.labels import indices_of_labels, unpack_labels
 from dali_proxy._worker.placeholders import BatchRef, JoinedRefs, PackedRefs, Placeholder, SampleRef
 from dali_proxy.errors import BatchError
-from pipeline._graph.location import user_traceback, warn_caller
-from pipeline._listing import listed
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._graph.location import user_traceback, warn_caller
+from dali_proxy.pipeline._listing import listed
+from dali_proxy.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._worker.tickets import Ticket

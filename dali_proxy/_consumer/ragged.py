@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 Ragged = Literal["list", "nested", "pad"]
 

@@ -12,11 +12,11 @@ from weakref import WeakMethod
 
 from dali_proxy._consumer.pending_requests import ChannelGuard, Deadline, PendingRequest, PendingRequests, fresh
 from dali_proxy.errors import ProxyError, ServerDiedError
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._concurrency.locks import is_held
-from pipeline._ipc.channel import Channel, Received
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
-from pipeline._ipc.signals import run_signal_handlers
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._concurrency.locks import is_held
+from dali_proxy.pipeline._ipc.channel import Channel, Received
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from dali_proxy.pipeline._ipc.signals import run_signal_handlers
 
 _GLANCE = 0.5  # seconds between checks of the deadline while waiting
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipeline._cuda.context import KernelContext
-from pipeline._cuda.errors import cuda_call, load_cupy
-from pipeline._cuda.streams import new_stream
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._cuda.errors import cuda_call, load_cupy
+from dali_proxy.pipeline._cuda.streams import new_stream
 
 if TYPE_CHECKING:
     import torch

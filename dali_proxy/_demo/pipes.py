@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline import DataNode, fn, pipeline_def, types
+from dali_proxy.pipeline import DataNode, fn, pipeline_def, types
 
 IMAGE_SIZE = 128
 """Height and width of the network's input in pixels."""

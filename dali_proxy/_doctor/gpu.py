@@ -162,8 +162,8 @@ def _image_codec() -> Check:
 
 
 def _videos() -> Check:
-    from pipeline._video.nvdec import require_nvdec
-    from pipeline.errors import DeviceError
+    from dali_proxy.pipeline._video.nvdec import require_nvdec
+    from dali_proxy.pipeline.errors import DeviceError
 
     try:
         require_nvdec()

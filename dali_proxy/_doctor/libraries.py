@@ -6,7 +6,7 @@ import importlib.metadata
 from collections.abc import Iterator
 
 from dali_proxy._doctor.check import Check, Status
-from pipeline._requirements import NEEDED, too_old
+from dali_proxy.pipeline._requirements import NEEDED, too_old
 
 _OPTIONAL = {
     "scikit-image": ("demo", "the demo uses its photographs"),
@@ -26,7 +26,7 @@ def check_libraries() -> Iterator[Check]:
 
 
 def _compiled_loops() -> Check:
-    from pipeline._native import COMPILE, FOLDERS, OUT_OF_DATE, find_compiled
+    from dali_proxy.pipeline._native import COMPILE, FOLDERS, OUT_OF_DATE, find_compiled
 
     if None not in [find_compiled(folder) for folder in FOLDERS]:
         return Check("compiled loops", "ok", "resizing, normalizing, colors of videos, reading and copying of batches")

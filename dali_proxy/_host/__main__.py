@@ -22,14 +22,14 @@ from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
 from dali_proxy._transport.labels import clip
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._concurrency.switching import begin_short_turns
-from pipeline._definition.serializing import deserialize_for_host
-from pipeline._definition.server_process import declare_server_process
-from pipeline._ipc.channel import Channel, Received
-from pipeline._ipc.errors import ChannelClosedError, IPCError
-from pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._concurrency.switching import begin_short_turns
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._definition.server_process import declare_server_process
+from dali_proxy.pipeline._ipc.channel import Channel, Received
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError
+from dali_proxy.pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
 _GPU_PATIENCE = 2.0  # the same, if only the GPU still works: no client gets the results

@@ -9,11 +9,11 @@ from functools import partial
 
 from dali_proxy._transport.protocol import ReadBatch
 from dali_proxy._transport.publisher import Account
-from pipeline._ipc.arena_reader import ArenaReader, Pin
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.channel_server import ChannelServer
-from pipeline._ipc.completion import CompletionWriter
-from pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.arena_reader import ArenaReader, Pin
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.channel_server import ChannelServer
+from dali_proxy.pipeline._ipc.completion import CompletionWriter
+from dali_proxy.pipeline._ipc.errors import ProtocolError
 
 _MOST = 1 << 16  # limit for each kind of object that the host stores for a client
 

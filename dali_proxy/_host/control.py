@@ -7,9 +7,9 @@ from typing import Annotated
 
 from dali_proxy._transport.labels import clip, clip_start
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
-from pipeline._secrets import redacted
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
+from dali_proxy.pipeline._secrets import redacted
+from dali_proxy.pipeline.errors import PipelineError
 
 _LONGEST_PICKLE = 1 << 20  # bytes
 _LONGEST_TEXT = 1 << 18

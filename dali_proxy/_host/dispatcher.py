@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dali_proxy._host.clients import Consumer, DatasetWorker, ReadTask, check_count
 from dali_proxy._transport.protocol import BatchRead, ReadBatch
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.frames import close_all
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.frames import close_all
 
 _AT_ONCE = 2  # tasks of a worker: one that it reads, and the next one, so that it needn't wait
 _DEATHS = 2  # workers that may die while they read a batch

@@ -46,14 +46,14 @@ from dali_proxy._transport.protocol import (
     check_versions,
 )
 from dali_proxy._transport.publisher import ResultPublisher
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._cuda.pinned import PinnedMemory
-from pipeline._definition import Pipeline
-from pipeline._definition.serializing import deserialize_for_host
-from pipeline._ipc.channel import Channel, Received
-from pipeline._ipc.channel_server import ChannelServer
-from pipeline._ipc.errors import IPCError, ProtocolError
-from pipeline._ipc.frames import close_all
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._cuda.pinned import PinnedMemory
+from dali_proxy.pipeline._definition import Pipeline
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._ipc.channel import Channel, Received
+from dali_proxy.pipeline._ipc.channel_server import ChannelServer
+from dali_proxy.pipeline._ipc.errors import IPCError, ProtocolError
+from dali_proxy.pipeline._ipc.frames import close_all
 
 _SPARE = 64  # descriptors that a new client may need
 _ORPHANED = 1.0  # seconds until this process knows that its parent has ended

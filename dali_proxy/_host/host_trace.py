@@ -7,8 +7,8 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipeline._operator_api.trace import Span, Trace, profiler
-from pipeline._rng import BatchKey
+from dali_proxy.pipeline._operator_api.trace import Span, Trace, profiler
+from dali_proxy.pipeline._rng import BatchKey
 
 if TYPE_CHECKING:
     from dali_proxy._host.requests import Request

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 
 Memory = npt.NDArray[np.uint8]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline._compiler.device_planner import PlannedBatch, Planner
-from pipeline._concurrency.cost import spent
-from pipeline._concurrency.locks import Level, new_lock
-from pipeline._definition.serializing import deserialize_for_host
-from pipeline._executor.statistics import StepTimes
-from pipeline._operator_api.request import TensorList
-from pipeline._rng import BatchKey
+from dali_proxy.pipeline._compiler.device_planner import PlannedBatch, Planner
+from dali_proxy.pipeline._concurrency.cost import spent
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._executor.statistics import StepTimes
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._rng import BatchKey
 
 
 class Planning:

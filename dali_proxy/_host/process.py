@@ -15,13 +15,13 @@ from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.options import HostOptions
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.errors import ProxyError, ServerDiedError
-from pipeline._concurrency.forking import no_forks
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.errors import ChannelClosedError, IPCError
-from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
-from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.signals import deferred_signals
-from pipeline._ranks import current_ranks
+from dali_proxy.pipeline._concurrency.forking import no_forks
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError
+from dali_proxy.pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._ranks import current_ranks
 
 _STOP_PATIENCE = 10.0  # seconds for an orderly shutdown before the host is killed
 # Like `python -m dali_proxy._host`, but as an imported module: `__main__` might find another module `pipeline`.

@@ -17,10 +17,10 @@ from dali_proxy._host.requests import Request
 from dali_proxy._host.runner import HostRunner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.protocol import LoopReport, Stats, StatsRequest
-from pipeline._external_source.parallel.launch import worker_pids
-from pipeline._ipc.errors import ProtocolError
-from pipeline._operator_api.request import TensorList
-from pipeline._operator_api.trace import profiler_trace
+from dali_proxy.pipeline._external_source.parallel.launch import worker_pids
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._operator_api.trace import profiler_trace
 
 _MOST_WAITING = 64  # requests for samples
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.labels import clip, unpack_labels
 from dali_proxy._transport.origin import Origin
-from pipeline._operator_api.request import TensorList
-from pipeline._rng import BatchKey
-from pipeline.tensors import TensorListCPU
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Consumer, Worker

@@ -23,14 +23,14 @@ from dali_proxy._transport.failures import describe
 from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
-from pipeline._cuda.errors import context_failure
-from pipeline._executor.depth import Depth
-from pipeline._executor.statistics import StepTimes
-from pipeline._ipc.errors import ProtocolError
-from pipeline._listing import listed
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList, as_batch_error
-from pipeline._rng import BatchKey
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._cuda.errors import context_failure
+from dali_proxy.pipeline._executor.depth import Depth
+from dali_proxy.pipeline._executor.statistics import StepTimes
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._listing import listed
+from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult, TensorList, as_batch_error
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.errors import PipelineError
 
 # Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
 # take as long, and the other clients hardly wait.

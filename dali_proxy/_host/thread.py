@@ -9,8 +9,8 @@ from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
 
 _GPU_PATIENCE = 2.5  # seconds that the GPU may take when the host stops
 _PATIENCE = 30.0  # seconds that a running batch may take when the host stops
@@ -32,7 +32,9 @@ class ThreadHost:
     """
 
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
-        from pipeline.tensors.torch_memory import TorchMemory  # a server in its own process doesn't import torch
+        from dali_proxy.pipeline.tensors.torch_memory import (
+            TorchMemory,  # a server in its own process doesn't import torch
+        )
 
         self.pid = os.getpid()
         self.local = LocalExchange(TorchMemory())

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._operator_api.request import TensorList
-from pipeline._sheet import show
-from pipeline.tensors.gpu import TensorListGPU
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._sheet import show
+from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
 Array = npt.NDArray[Any]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dali_proxy._host.planning import Planning
 from dali_proxy._transport.protocol import unpack_table
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
-from pipeline._bulk.gather import gathered
-from pipeline._declaration.schema import Role
-from pipeline._definition import Pipeline
-from pipeline._executor.batch_order import BatchOrder
-from pipeline._executor.statistics import StepTimes
-from pipeline._external_source.data import check_batch, declares_data
-from pipeline._graph.graph import Edge, GraphNode
-from pipeline._ipc.errors import ProtocolError
-from pipeline._operator_api.request import TensorList
-from pipeline._rng import BatchKey
-from pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline._bulk.gather import gathered
+from dali_proxy.pipeline._declaration.schema import Role
+from dali_proxy.pipeline._definition import Pipeline
+from dali_proxy.pipeline._executor.batch_order import BatchOrder
+from dali_proxy.pipeline._executor.statistics import StepTimes
+from dali_proxy.pipeline._external_source.data import check_batch, declares_data
+from dali_proxy.pipeline._graph.graph import Edge, GraphNode
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Worker
@@ -114,7 +114,7 @@ class Variant:
 
     def describe(self) -> dict[str, Any]:
         """Return the operators of the graph, and a layout of them, for a page in a browser."""
-        from pipeline._graph.diagram import Arrow, Box, Diagram  # most servers draw nothing
+        from dali_proxy.pipeline._graph.diagram import Arrow, Box, Diagram  # most servers draw nothing
 
         graph, labels = self.executor.graph, self.executor.statistics.labels
         shown = [node for node in graph.nodes if node.schema.role is not Role.CONSTANT]

@@ -14,8 +14,8 @@ from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
 from dali_proxy._iterators.progress import Flat, Progress, Source
-from pipeline._graph.location import warn_caller
-from pipeline.errors import ArgumentValueError, FrameworkArgumentError, MissingInputError, PipelineError
+from dali_proxy.pipeline._graph.location import warn_caller
+from dali_proxy.pipeline.errors import ArgumentValueError, FrameworkArgumentError, MissingInputError, PipelineError
 
 _AUTO_RESET = {"yes": True, "no": False, "True": True, "False": False, None: False, True: True, False: False}
 

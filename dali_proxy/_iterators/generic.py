@@ -10,8 +10,8 @@ import torch
 from dali_proxy._common.policies import LastBatchPolicy
 from dali_proxy._iterators.base import BaseIterator
 from dali_proxy._iterators.pipelines import Outputs
-from pipeline.errors import FrameworkArgumentError, InputError
-from pipeline.tensors.interop import to_torch_tensor
+from dali_proxy.pipeline.errors import FrameworkArgumentError, InputError
+from dali_proxy.pipeline.tensors.interop import to_torch_tensor
 
 
 class DALIGenericIterator(BaseIterator):

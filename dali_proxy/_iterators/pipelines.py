@@ -9,9 +9,9 @@ from typing import Any
 from dali_proxy._iterators.progress import Sharded
 from dali_proxy._nvidia.adopt import is_nvidia_pipeline
 from dali_proxy._nvidia.borrowed import BorrowedPipeline
-from pipeline import Pipeline
-from pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
-from pipeline.tensors.torch_memory import TorchMemory
+from dali_proxy.pipeline import Pipeline
+from dali_proxy.pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
+from dali_proxy.pipeline.tensors.torch_memory import TorchMemory
 
 #: The outputs of one pipeline for a batch.
 Outputs = tuple[Any, ...]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dali_proxy._common.policies import LastBatchPolicy, batch_count
-from pipeline._readers.sharding import Sharding
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._readers.sharding import Sharding
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 
 class Source(ABC):

@@ -10,8 +10,8 @@ import torch
 from dali_proxy._common.policies import LastBatchPolicy
 from dali_proxy._iterators.generic import DALIGenericIterator
 from dali_proxy._iterators.pipelines import Outputs
-from pipeline.errors import FrameworkArgumentError
-from pipeline.tensors.interop import sample_tensors
+from dali_proxy.pipeline.errors import FrameworkArgumentError
+from dali_proxy.pipeline.tensors.interop import sample_tensors
 
 
 class DALIRaggedIterator(DALIGenericIterator):

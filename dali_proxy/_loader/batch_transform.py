@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._user_functions.seeding import GlobalGenerators
-from pipeline.errors import ArgumentTypeError
+from dali_proxy.pipeline._user_functions.seeding import GlobalGenerators
+from dali_proxy.pipeline.errors import ArgumentTypeError
 
 
 class BatchTransform:

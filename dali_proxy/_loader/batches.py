@@ -20,9 +20,9 @@ from torch.utils.data import get_worker_info
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
 from dali_proxy._worker.batch_context import BatchContext
-from pipeline._graph.location import user_traceback
-from pipeline._rng import global_batch
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._graph.location import user_traceback
+from dali_proxy.pipeline._rng import global_batch
+from dali_proxy.pipeline.errors import PipelineError
 
 _SMALL = 1 << 16  # bytes
 

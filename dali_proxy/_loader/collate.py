@@ -12,7 +12,7 @@ from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, this_thread
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy._worker.worker import collected_submissions
-from pipeline._ipc.pickling import for_spawned
+from dali_proxy.pipeline._ipc.pickling import for_spawned
 
 
 class Collate:

@@ -7,9 +7,9 @@ from itertools import chain, repeat
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
-from pipeline._readers.order import permutation
-from pipeline._rng import BatchKey
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._readers.order import permutation
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 
 class DistributedBatchSampler(RankBatchSampler):

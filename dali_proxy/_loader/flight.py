@@ -6,7 +6,7 @@ import time
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._loader.batches import CollatedBatch
-from pipeline._executor.available_memory import in_flight_bytes
+from dali_proxy.pipeline._executor.available_memory import in_flight_bytes
 
 _LARGEST = 16  # batches; more would hardly save anything
 _SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the last one

@@ -23,9 +23,9 @@ from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.forking import keep_in_child, no_forks
-from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
+from dali_proxy.pipeline._concurrency.forking import keep_in_child, no_forks
+from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
+from dali_proxy.pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 _MISSING = {
     errno.ENOSPC: "/dev/shm has no space for the semaphores of their queues",

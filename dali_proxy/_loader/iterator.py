@@ -28,9 +28,9 @@ from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
 from dali_proxy._loader.wrapping import inner_loader
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
-from pipeline._graph.location import user_traceback
-from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, let_through
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._graph.location import user_traceback
+from dali_proxy.pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, let_through
+from dali_proxy.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer

@@ -34,10 +34,10 @@ from dali_proxy._loader.resume import (
 )
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import this_thread
-from pipeline._graph.location import warn_caller
-from pipeline._listing import did_you_mean
-from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
+from dali_proxy.pipeline._graph.location import warn_caller
+from dali_proxy.pipeline._listing import did_you_mean
+from dali_proxy.pipeline._ranks import current_ranks
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
 _OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from dali_proxy._common.nested import tuple_like
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 
 class _Mix:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from pipeline._readers.order import permutation
-from pipeline._rng import BatchKey, RandomState
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._readers.order import permutation
+from dali_proxy.pipeline._rng import BatchKey, RandomState
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 Weights = Mapping[str, float] | Callable[[int], Mapping[str, float]]
 Counts = npt.NDArray[np.int64]

@@ -22,8 +22,8 @@ from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Paus
 from dali_proxy._loader.generators import DrawWatch
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, this_thread
-from pipeline._ipc.pickling import for_spawned
-from pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._ipc.pickling import for_spawned
+from dali_proxy.pipeline._ipc.signals import deferred_signals
 
 
 def session_of(first: int, epoch: int) -> int:

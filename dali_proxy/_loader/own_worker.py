@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._ipc.signals import set_python_handler
+from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
+from dali_proxy.pipeline._ipc.signals import set_python_handler
 
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _MARK = "_dali_proxy_of_signal"

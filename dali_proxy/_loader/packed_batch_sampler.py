@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from dali_proxy._loader.packing_plan import Indices, PackingPlan, SampleSizes, split_batches
 from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
-from pipeline._readers.order import permutation
-from pipeline._rng import BatchKey
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._readers.order import permutation
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 _FEW_RANKS = 8  # any number of ranks that divides it gets the same batches
 

@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset
 
 from dali_proxy._loader.numbered_streams import state_of
 from dali_proxy._loader.packing_plan import PackingPlan, SampleSizes
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 
 class PackedStream(IterableDataset[Any]):

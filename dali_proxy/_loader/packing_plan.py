@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._bulk.bins import fill_bins
-from pipeline._readers.order import permutation
-from pipeline._rng import BatchKey
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._bulk.bins import fill_bins
+from dali_proxy.pipeline._readers.order import permutation
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 Indices = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._imaging.patches import PatchLayout, smart_sizes
-from pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._imaging.patches import PatchLayout, smart_sizes
+from dali_proxy.pipeline.errors import ArgumentValueError
 
 _PIXELS_PER_TOKEN = 28 * 28
 

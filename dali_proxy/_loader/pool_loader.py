@@ -27,9 +27,9 @@ from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.rescue import LOST
 from dali_proxy._transport.endpoint import without_rank
 from dali_proxy.errors import ServerDiedError, WorkerDiedError
-from pipeline._ipc import pickling
-from pipeline._ipc.interpreter import working_directory
-from pipeline._ipc.signals import deferred_signals, finalizer
+from dali_proxy.pipeline._ipc import pickling
+from dali_proxy.pipeline._ipc.interpreter import working_directory
+from dali_proxy.pipeline._ipc.signals import deferred_signals, finalizer
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.server_pool import PendingBatch, ServerPool

@@ -24,7 +24,7 @@ from queue import Empty, Full
 from queue import Queue as ThreadQueue
 from typing import TYPE_CHECKING, Any
 
-from pipeline._ipc.signals import deferred_signals, let_through, run_signal_handlers
+from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through, run_signal_handlers
 
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message, with its length field, that a pipe accepts atomically
 _BUFFER_SIZE, _READ_SIZE = 1 << 12, 1 << 20  # bytes to read at once, at least and at most

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
-from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentValueError
+from dali_proxy.pipeline._ranks import current_ranks
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
 
 class Dealt(list[int]):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy.errors import BatchError, ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._graph.location import warn_caller
-from pipeline._ipc.signals import Interrupted
-from pipeline._listing import listed
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from dali_proxy.pipeline._graph.location import warn_caller
+from dali_proxy.pipeline._ipc.signals import Interrupted
+from dali_proxy.pipeline._listing import listed
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 if TYPE_CHECKING:
     from dali_proxy._server.telemetry import Losses

@@ -22,9 +22,9 @@ from dali_proxy._loader.batch_transform import seeded
 from dali_proxy._loader.collate import submit_rest
 from dali_proxy._server.resolving import resolved
 from dali_proxy._worker.placeholders import Placeholder, SampleRef
-from pipeline._ipc.pickling import for_spawned
-from pipeline._rng import global_batch
-from pipeline.errors import ArgumentMismatchError
+from dali_proxy.pipeline._ipc.pickling import for_spawned
+from dali_proxy.pipeline._rng import global_batch
+from dali_proxy.pipeline.errors import ArgumentMismatchError
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader_options import LoaderOptions

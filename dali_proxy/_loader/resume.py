@@ -17,9 +17,9 @@ from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
 from dali_proxy._loader.numbered_streams import StreamStart, WorkerPosition
 from dali_proxy._loader.rank_batch_sampler import RankBatchSampler
 from dali_proxy._loader.state_checks import check_fields
-from pipeline._graph.location import warn_caller
-from pipeline._ipc.signals import deferred_signals
-from pipeline.errors import ArgumentMismatchError
+from dali_proxy.pipeline._graph.location import warn_caller
+from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline.errors import ArgumentMismatchError
 
 _VERSION = 1
 _ADDED = {"sampler_class", "seed", "rank"}  # fields that states of earlier versions don't have

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.errors import ArgumentMismatchError
+from dali_proxy.pipeline.errors import ArgumentMismatchError
 
 _POSITION = {"batches", "dataset", "iterator", "ended"}
 _SAMPLER = {"state", "first", "drain"}

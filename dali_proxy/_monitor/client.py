@@ -12,8 +12,8 @@ from dali_proxy._common.in_flight import InFlight
 from dali_proxy._server.telemetry import OF_LOOPS, ServerStats
 from dali_proxy._transport.endpoint import open_monitor, server_errors
 from dali_proxy._transport.protocol import Stats, StatsRequest
-from pipeline._concurrency.locks import Level, new_lock
-from pipeline._ipc.errors import ChannelTimeoutError
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._ipc.errors import ChannelTimeoutError
 
 _TIMEOUT = 5.0  # seconds
 

@@ -11,7 +11,7 @@ import psutil
 
 from dali_proxy._monitor.client import MonitorClient
 from dali_proxy._server.telemetry import OF_LOOPS, ServerStats
-from pipeline._secrets import redacted
+from dali_proxy.pipeline._secrets import redacted
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dali_proxy._monitor.discovery import find_sockets
 from dali_proxy._monitor.observation import Observation, Observer
 from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 
 _INTERVAL = 0.9  # seconds; a second request within this time gets the same observations
 _PATIENCE = 3.0  # seconds to wait for the next batch

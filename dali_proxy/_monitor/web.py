@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from dali_proxy._monitor.servers import Servers
 from dali_proxy.errors import ProxyError
-from pipeline._cached_property import cached_property
+from dali_proxy.pipeline._cached_property import cached_property
 
 _HEADERS = {
     "Cache-Control": "no-store",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline import Pipeline, fn
-from pipeline._graph.nodes import apply_operator
-from pipeline.errors import SerializationError
+from dali_proxy.pipeline import Pipeline, fn
+from dali_proxy.pipeline._graph.nodes import apply_operator
+from dali_proxy.pipeline.errors import SerializationError
 
 __all__ = ["adopt", "is_nvidia_pipeline"]
 

@@ -8,14 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pipeline._catalog import all_schemas
-from pipeline._cuda.errors import load_cupy
-from pipeline._cuda.streams import existing_stream, new_stream
-from pipeline._declaration.names import schema_name
-from pipeline._operator_api.op_schema import OpSchema, find_schema
-from pipeline._operator_api.op_spec import OpSpec
-from pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError
-from pipeline.tensors.dlpack import CUDA, opened
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._cuda.errors import load_cupy
+from dali_proxy.pipeline._cuda.streams import existing_stream, new_stream
+from dali_proxy.pipeline._declaration.names import schema_name
+from dali_proxy.pipeline._operator_api.op_schema import OpSchema, find_schema
+from dali_proxy.pipeline._operator_api.op_spec import OpSpec
+from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError
+from dali_proxy.pipeline.tensors.dlpack import CUDA, opened
 
 __all__ = [
     "CUDAStreamSynchronize",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline._operator_api.request import TensorList
-from pipeline._operators.user_code.nvidia_pipeline import own_tensors
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._operators.user_code.nvidia_pipeline import own_tensors
+from dali_proxy.pipeline.errors import PipelineError
 
 __all__ = ["BorrowedPipeline"]
 

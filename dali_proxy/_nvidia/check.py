@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -15,11 +16,10 @@ from typing import Any, Literal
 
 from dali_proxy._nvidia.differences import ARGUMENTS, BEHAVIOUR, DIFFERENCES, MISSING
 from dali_proxy._nvidia.names import ROOT, Stand, find
-from dali_proxy._shadowing import import_ours
-from pipeline._catalog import all_schemas
-from pipeline._declaration.names import class_name
-from pipeline._declaration.schema import COMMON_ARGUMENTS, RANDOM_STATE, OperatorSchema
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.names import class_name
+from dali_proxy.pipeline._declaration.schema import COMMON_ARGUMENTS, RANDOM_STATE, OperatorSchema
+from dali_proxy.pipeline.errors import PipelineError
 
 __all__ = ["Finding", "check_script"]
 
@@ -362,7 +362,9 @@ def _keywords(found: Any, schema: OperatorSchema | None, called: _Bound) -> set[
     if called.kind == "instance" or not callable(found) or isinstance(found, ModuleType):
         return None
     if called.path.endswith(".pipeline_def"):
-        return {"fn", "debug", "enable_conditionals"} | _parameters(import_ours("pipeline").Pipeline)
+        return {"fn", "debug", "enable_conditionals"} | _parameters(
+            importlib.import_module("dali_proxy.pipeline").Pipeline
+        )
     parameters = _parameters(found)
     return None if not parameters or any(name.startswith("*") for name in parameters) else parameters
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeline import dynamic
-from pipeline._catalog import all_schemas, fill_namespace
-from pipeline._declaration.names import class_name
-from pipeline._declaration.schema import OperatorSchema
-from pipeline._declaration.suggestions import missing_operator
-from pipeline._dynamic.functions import is_function
+from dali_proxy.pipeline import dynamic
+from dali_proxy.pipeline._catalog import all_schemas, fill_namespace
+from dali_proxy.pipeline._declaration.names import class_name
+from dali_proxy.pipeline._declaration.schema import OperatorSchema
+from dali_proxy.pipeline._declaration.suggestions import missing_operator
+from dali_proxy.pipeline._dynamic.functions import is_function
 
 __all__: list[str] = []
 

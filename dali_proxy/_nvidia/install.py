@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any, Literal
 
 from dali_proxy._nvidia.names import ROOT, Stand, children, find
-from dali_proxy._shadowing import give_way, import_ours
 
 __all__ = ["install_as_nvidia_dali"]
 
@@ -56,11 +55,10 @@ def install_as_nvidia_dali(device: Literal["cpu", "gpu"] | None = None) -> None:
     if imported is None:
         _install()
     if device is not None:
-        import_ours("pipeline._definition.cpu_only").request_device(device)
+        importlib.import_module("dali_proxy.pipeline._definition.cpu_only").request_device(device)
 
 
 def _install() -> None:
-    give_way()
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     _have_parent()

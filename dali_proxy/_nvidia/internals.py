@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from pipeline import types
-from pipeline._catalog import all_schemas
-from pipeline._declaration.names import schema_name
-from pipeline._graph import DataNode
-from pipeline.errors import ArgumentTypeError
+from dali_proxy.pipeline import types
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.names import schema_name
+from dali_proxy.pipeline._graph import DataNode
+from dali_proxy.pipeline.errors import ArgumentTypeError
 
 __all__ = [
     "all_registered_ops",

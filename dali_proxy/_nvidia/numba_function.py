@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline import fn
-from pipeline._cached_property import cached_property
-from pipeline._optional import optional_package
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError
-from pipeline.types import DALIDataType, to_numpy_type
+from dali_proxy.pipeline import fn
+from dali_proxy.pipeline._cached_property import cached_property
+from dali_proxy.pipeline._optional import optional_package
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError
+from dali_proxy.pipeline.types import DALIDataType, to_numpy_type
 
 __all__ = ["NumbaFunction", "numba_function"]
 

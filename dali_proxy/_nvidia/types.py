@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from pipeline import types
+from dali_proxy.pipeline import types
 
 __all__ = ["CUDAStream", "PipelineAPIType", "TensorLayout", "constant_node"]
 

@@ -12,11 +12,11 @@ from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._pool.parcel import open_batch
 from dali_proxy._transport.protocol import BatchRead
 from dali_proxy.errors import WorkerDiedError
-from pipeline._executor.available_memory import in_flight_bytes
-from pipeline._ipc.frames import close_all
-from pipeline._ipc.memory import SharedBlock
-from pipeline._listing import listed
-from pipeline._ranks import current_ranks
+from dali_proxy.pipeline._executor.available_memory import in_flight_bytes
+from dali_proxy.pipeline._ipc.frames import close_all
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._listing import listed
+from dali_proxy.pipeline._ranks import current_ranks
 
 if TYPE_CHECKING:
     from dali_proxy._consumer.consumer import ConsumerClient

@@ -16,9 +16,9 @@ from dali_proxy._transport.endpoint import Endpoint, open_channel
 from dali_proxy._transport.labels import clip
 from dali_proxy._transport.protocol import BatchRead, ReadBatch
 from dali_proxy.errors import ServerClosedError, ServerDiedError
-from pipeline._ipc import pickling
-from pipeline._ipc.errors import IPCError
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc import pickling
+from dali_proxy.pipeline._ipc.errors import IPCError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 
 
 def run(endpoint: Endpoint, number: int, count: int) -> None:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from dali_proxy._cluster.batch_pickle import dumps, loads
 from dali_proxy._transport.protocol import BatchRead
-from pipeline._ipc.arena import ALIGNMENT
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.arena import ALIGNMENT
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 
 _INLINE = 1 << 16  # bytes that the message contains: separate memory would take longer
 

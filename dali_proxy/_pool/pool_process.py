@@ -9,10 +9,10 @@ import subprocess
 from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError, ServerDiedError
-from pipeline._concurrency.forking import no_forks
-from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
-from pipeline._ipc.signals import deferred_signals
-from pipeline._ranks import current_ranks
+from dali_proxy.pipeline._concurrency.forking import no_forks
+from dali_proxy.pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
+from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._ranks import current_ranks
 
 _PROGRAM = "from dali_proxy._pool.supervisor import main; main()"
 _START_PATIENCE = 120.0  # seconds that the process may take to import torch and to start the workers

@@ -21,8 +21,8 @@ from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._pool.dataset_worker import run
 from dali_proxy._transport.endpoint import Endpoint, open_channel
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
 
 _PRELOADED = "dali_proxy._loader.pool_loader"  # the readers' module, and all that it imports; a higher layer
 _CALM = 10.0  # seconds

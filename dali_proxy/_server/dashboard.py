@@ -6,8 +6,8 @@ import subprocess
 from types import TracebackType
 
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.interpreter import child_environment, interpreter_path
-from pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._ipc.interpreter import child_environment, interpreter_path
+from dali_proxy.pipeline._ipc.signals import deferred_signals
 
 _PROGRAM = "from dali_proxy._monitor.web import main; main()"
 _PATIENCE = 5.0  # seconds that the process may take to end

@@ -16,7 +16,7 @@ from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._ipc.signals import deferred_signals
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_proxy._common.core_budget import Shares
 from dali_proxy._transport.origin import MAX_SAMPLES
-from pipeline._definition.serializing import with_graph
-from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingSizeError
+from dali_proxy.pipeline._definition.serializing import with_graph
+from dali_proxy.pipeline._ranks import current_ranks
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingSizeError
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

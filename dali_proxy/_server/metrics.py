@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dali_proxy.errors import ProxyError
-from pipeline._optional import optional_package
+from dali_proxy.pipeline._optional import optional_package
 
 if TYPE_CHECKING:
     from dali_proxy._server.telemetry import ServerStats

@@ -13,22 +13,22 @@ import psutil
 from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._host.options import Alternative
 from dali_proxy._server.trial import Trial
-from pipeline import Pipeline
-from pipeline._cached_property import cached_property
-from pipeline._compiler.device_planner import simple_derivations
-from pipeline._compiler.partition import (
+from dali_proxy.pipeline import Pipeline
+from dali_proxy.pipeline._cached_property import cached_property
+from dali_proxy.pipeline._compiler.device_planner import simple_derivations
+from dali_proxy.pipeline._compiler.partition import (
     Stages,
     runs_user_code,
     stages_by_device,
     stages_on_cores,
     stages_on_engine,
 )
-from pipeline._declaration.registry import implementation
-from pipeline._definition.serializing import serialize_for_host, with_graph
-from pipeline._graph.graph import Graph
-from pipeline._operator_api.reader import ReaderOperator
-from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
+from dali_proxy.pipeline._declaration.registry import implementation
+from dali_proxy.pipeline._definition.serializing import serialize_for_host, with_graph
+from dali_proxy.pipeline._graph.graph import Graph
+from dali_proxy.pipeline._operator_api.reader import ReaderOperator
+from dali_proxy.pipeline._ranks import current_ranks
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
 Settled = Literal["server", "engine", "cores", "consumer"]
 Placement = Literal[Settled, "auto"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError
-from pipeline.errors import ArgumentMismatchError
+from dali_proxy.pipeline.errors import ArgumentMismatchError
 
 _NAME = "endpoint"
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._server.placement import depends_on_order
-from pipeline._cuda.errors import require_device
-from pipeline._definition.serializing import on_cpu, serialize_for_host, with_graph
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+from dali_proxy.pipeline._cuda.errors import require_device
+from dali_proxy.pipeline._definition.serializing import on_cpu, serialize_for_host, with_graph
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._host import HostOptions
     from dali_proxy._transport.endpoint import Endpoint
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
 
 class RemotePipeline:

@@ -31,16 +31,16 @@ from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
-from pipeline import Pipeline
-from pipeline._cached_property import cached_property
-from pipeline._compiler.partition import stages_by_device
-from pipeline._concurrency.finalizers import Finalizer
-from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._definition.decorator import check_known
-from pipeline._definition.serializing import on_cpu, serialize_for_host
-from pipeline._ipc.signals import deferred_signals, let_through
-from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
+from dali_proxy.pipeline import Pipeline
+from dali_proxy.pipeline._cached_property import cached_property
+from dali_proxy.pipeline._compiler.partition import stages_by_device
+from dali_proxy.pipeline._concurrency.finalizers import Finalizer
+from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
+from dali_proxy.pipeline._definition.decorator import check_known
+from dali_proxy.pipeline._definition.serializing import on_cpu, serialize_for_host
+from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
+from dali_proxy.pipeline._ranks import current_ranks
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
@@ -58,7 +58,7 @@ def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
     """Return the pipeline to run: one of this project or of NVIDIA's package, or the trace of a function."""
     served = adopt(served) if is_nvidia_pipeline(served) else served
     if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
-        from pipeline.dynamic import trace  # most servers run pipelines
+        from dali_proxy.pipeline.dynamic import trace  # most servers run pipelines
 
         check_known(arguments, "DALIServer", inspect.signature(DALIServer).parameters)
         return trace(served, **({"num_threads": -1} if current_ranks().source else {}) | arguments)  # -1: a share

@@ -13,7 +13,7 @@ from dali_proxy._server.advice import advise
 from dali_proxy._server.counters import Counters, OperatorTimes
 from dali_proxy._server.notebook import as_html
 from dali_proxy._transport.protocol import LoopReport
-from pipeline._operator_api.trace import Trace, profiler_trace
+from dali_proxy.pipeline._operator_api.trace import Trace, profiler_trace
 
 _SHOWN = 20e-6  # seconds; briefer waits are left out of a trace
 _WIDTH = 120  # columns of a report

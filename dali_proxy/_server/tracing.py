@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from dali_proxy._server.telemetry import LoopTimes
 from dali_proxy.errors import ProxyError
-from pipeline._operator_api.trace import Span, Trace, profiler, profiler_trace
-from pipeline._operator_api.trace_file import ProcessSpans, save_spans
+from dali_proxy.pipeline._operator_api.trace import Span, Trace, profiler, profiler_trace
+from dali_proxy.pipeline._operator_api.trace_file import ProcessSpans, save_spans
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer

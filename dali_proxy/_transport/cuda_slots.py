@@ -10,10 +10,10 @@ import numpy as np
 
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slots import Slot, SlotOwner, SlotPool
-from pipeline._cuda.errors import load_cupy
-from pipeline._cuda.ipc import ExportedBuffer
-from pipeline._ipc.arena import ALIGNMENT
-from pipeline.tensors.gpu import TensorListGPU
+from dali_proxy.pipeline._cuda.errors import load_cupy
+from dali_proxy.pipeline._cuda.ipc import ExportedBuffer
+from dali_proxy.pipeline._ipc.arena import ALIGNMENT
+from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
 
 class CudaPublisher:

@@ -12,12 +12,12 @@ import numpy as np
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, unpack_table
 from dali_proxy._transport.slot_view import check_rows, make_loan
 from dali_proxy._transport.slots import RETIRED
-from pipeline._concurrency.forking import forks
-from pipeline._cuda.errors import cuda_call, load_cupy
-from pipeline._cuda.ipc import BufferHandle, ImportedBuffer
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.signals import finalizer
+from dali_proxy.pipeline._concurrency.forking import forks
+from dali_proxy.pipeline._cuda.errors import cuda_call, load_cupy
+from dali_proxy.pipeline._cuda.ipc import BufferHandle, ImportedBuffer
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.signals import finalizer
 
 if TYPE_CHECKING:
     import torch
@@ -151,7 +151,7 @@ class _Output:
     def _copied(self, buffer: ImportedBuffer) -> torch.Tensor | list[torch.Tensor]:
         import torch
 
-        from pipeline.tensors.torch_memory import arranged, refuse_capture
+        from dali_proxy.pipeline.tensors.torch_memory import arranged, refuse_capture
 
         refuse_capture()
         device, itemsize = torch.device("cuda", buffer.device_id), self._dtype.itemsize

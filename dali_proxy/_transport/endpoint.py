@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.protocol import CODEC, VERSION, Goodbye, Hello, Welcome, check_versions
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
-from pipeline._declaration.schema import Role
-from pipeline._ipc.channel import Channel, Received
-from pipeline._ipc.connecting import connect
-from pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError, ProtocolError
-from pipeline._ranks import current_ranks
-from pipeline.errors import GraphError
-from pipeline.types import to_numpy_type
+from dali_proxy.pipeline._declaration.schema import Role
+from dali_proxy.pipeline._ipc.channel import Channel, Received
+from dali_proxy.pipeline._ipc.connecting import connect
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError, ProtocolError
+from dali_proxy.pipeline._ranks import current_ranks
+from dali_proxy.pipeline.errors import GraphError
+from dali_proxy.pipeline.types import to_numpy_type
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
 #: Key of the socket for monitors. It isn't a secret: the socket's folder and the kernel's report of the peer's user
 #: protect it, and it gives reports only.

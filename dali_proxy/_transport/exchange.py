@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from pipeline._concurrency.locks import Level, new_lock
-from pipeline._ipc.errors import ProtocolError
-from pipeline._operator_api.request import DeviceMemory
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._operator_api.request import DeviceMemory
 
 
 class LocalExchange:

@@ -11,14 +11,14 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-import pipeline
+from dali_proxy import pipeline
 from dali_proxy._transport.labels import clip, indices_of_labels
 from dali_proxy._transport.protocol import Failure
 from dali_proxy.errors import BatchError, RemoteError
-from pipeline._graph.location import user_traceback
-from pipeline._listing import listed
-from pipeline._secrets import redacted
-from pipeline.errors import OperatorError, PipelineError
+from dali_proxy.pipeline._graph.location import user_traceback
+from dali_proxy.pipeline._listing import listed
+from dali_proxy.pipeline._secrets import redacted
+from dali_proxy.pipeline.errors import OperatorError, PipelineError
 
 _LONG = 1 << 16  # maximum size of a long text, in bytes
 _SAMPLES = 4096  # maximum number of failed samples to list

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pipeline._ipc.messages import Meta
+from dali_proxy.pipeline._ipc.messages import Meta
 
 #: Field of a message: labels from `pack_labels`.
 Labels = Annotated[str, Meta(max_length=1 << 23)]

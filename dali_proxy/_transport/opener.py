@@ -13,10 +13,10 @@ import numpy.typing as npt
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy._transport.slot_view import SlotView
-from pipeline._concurrency.locks import Level, new_lock
-from pipeline._ipc.errors import ChannelClosedError, ProtocolError
-from pipeline._ipc.frames import close_all
-from pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, ProtocolError
+from dali_proxy.pipeline._ipc.frames import close_all
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 if TYPE_CHECKING:
     import torch
@@ -210,7 +210,7 @@ class ResultOpener:
         if output.device == "cuda" and self._cuda is not None:
             return self._cuda.receive(output)
         if output.device == "local" and self._local is not None:
-            from pipeline.tensors.torch_memory import owned_tensors
+            from dali_proxy.pipeline.tensors.torch_memory import owned_tensors
 
             return partial(owned_tensors, self._local.take(output.slot))
         raise ProtocolError(f"a result on {output.device!r} can't be opened here")

@@ -6,8 +6,8 @@ from array import array
 from typing import Annotated
 
 from dali_proxy._transport.labels import Labels
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.messages import U32, U64, Message, Meta
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.messages import U32, U64, Message, Meta
 
 MAX_SAMPLES = 1 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from dali_proxy._transport.origin import MAX_SAMPLES, Table
-from pipeline._ipc.messages import U8, U32, U64, Message, Meta
+from dali_proxy.pipeline._ipc.messages import U8, U32, U64, Message, Meta
 
 #: Names, numbers, brackets and commas, so that no other code reaches the compiler.
 _Expression = Annotated[str, Meta(max_length=4096, pattern=r"^[A-Za-z0-9_<>, ]+\Z")]

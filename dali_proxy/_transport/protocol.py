@@ -14,8 +14,8 @@ import numpy.typing as npt
 from dali_proxy._transport.labels import Labels
 from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
 from dali_proxy._transport.prepared import Prepared, PreparedOutput
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
 
 #: Element types of samples and results, by their NumPy names.
 DTYPES = {

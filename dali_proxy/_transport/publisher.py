@@ -14,21 +14,21 @@ from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
 from dali_proxy._transport.slots import Borrower, Slot, SlotOwner, SlotPool
-from pipeline._bulk.gather import gather
-from pipeline._cuda.errors import CudaError, cuda_call
-from pipeline._cuda.launch import address_offsets
-from pipeline._cuda.views import lent_array
-from pipeline._ipc.arena import ALIGNMENT
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.frames import MAX_BODY
-from pipeline._ipc.memory import SharedBlock
-from pipeline._operator_api.request import DeviceMemory
-from pipeline.tensors.cpu import TensorListCPU
-from pipeline.tensors.gpu import TensorListGPU
+from dali_proxy.pipeline._bulk.gather import gather
+from dali_proxy.pipeline._cuda.errors import CudaError, cuda_call
+from dali_proxy.pipeline._cuda.launch import address_offsets
+from dali_proxy.pipeline._cuda.views import lent_array
+from dali_proxy.pipeline._ipc.arena import ALIGNMENT
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.frames import MAX_BODY
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._operator_api.request import DeviceMemory
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
 if TYPE_CHECKING:
     from dali_proxy._transport.cuda_slots import CudaPublisher
-    from pipeline._compiler.device_planner import PlannedBatch, Target
+    from dali_proxy.pipeline._compiler.device_planner import PlannedBatch, Target
 
 _LONGEST_TABLES = MAX_BODY // 2  # maximum size of a result's tables, in bytes; the rest of the message needs space, too
 

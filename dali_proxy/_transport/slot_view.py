@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from dali_proxy._transport.protocol import OutputBatch, unpack_table
 from dali_proxy._transport.slots import RETIRED
-from pipeline._concurrency.forking import forks
-from pipeline._cuda.pinned import PinnedMemory
-from pipeline._cuda.views import lent_array
-from pipeline._ipc.arena_reader import fits_numpy, is_numpy_shape
-from pipeline._ipc.block_allocator import compiled
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.frames import close_all
-from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.samples import Samples, contiguous_strides
-from pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline._concurrency.forking import forks
+from dali_proxy.pipeline._cuda.pinned import PinnedMemory
+from dali_proxy.pipeline._cuda.views import lent_array
+from dali_proxy.pipeline._ipc.arena_reader import fits_numpy, is_numpy_shape
+from dali_proxy.pipeline._ipc.block_allocator import compiled
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.frames import close_all
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._kernels.samples import Samples, contiguous_strides
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 _order = threading.Lock()
 _MOST_LENT = 128  # slots

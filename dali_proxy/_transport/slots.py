@@ -20,10 +20,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._concurrency.locks import Level, new_lock
-from pipeline._ipc.block_allocator import compiled
-from pipeline._ipc.errors import IPCError
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._ipc.block_allocator import compiled
+from dali_proxy.pipeline._ipc.errors import IPCError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 
 CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one consumer at a time
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped

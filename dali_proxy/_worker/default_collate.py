@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from dali_proxy._worker.placeholders import BatchRef, SampleRef, StackedRefs
-from pipeline._dynamic.structure import Output, is_record
+from dali_proxy.pipeline._dynamic.structure import Output, is_record
 
 _SAMPLE, _OUTPUT = attrgetter("sample"), attrgetter("output")
 

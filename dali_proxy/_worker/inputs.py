@@ -15,11 +15,11 @@ from dali_proxy._transport.endpoint import InputSpec
 from dali_proxy._transport.protocol import DTYPES
 from dali_proxy._worker.placeholders import Placeholder
 from dali_proxy.errors import PlaceholderError, SampleTypeError
-from pipeline._concurrency.interrupts import pass_on_interrupt
-from pipeline._external_source.advice import advice
-from pipeline._remote.urls import join
-from pipeline.errors import ArgumentTypeError
-from pipeline.types import to_dali_type
+from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
+from dali_proxy.pipeline._external_source.advice import advice
+from dali_proxy.pipeline._remote.urls import join
+from dali_proxy.pipeline.errors import ArgumentTypeError
+from dali_proxy.pipeline.types import to_dali_type
 
 #: Dtypes that pipelines support, in either byte order: samples are copied in native byte order.
 _TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import PlaceholderAttributeError, PlaceholderError
-from pipeline.errors import PipelineError
+from dali_proxy.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._transport.endpoint import Endpoint
-    from pipeline._ipc.arena import Block
+    from dali_proxy.pipeline._ipc.arena import Block
 
 
 class Submitter(Protocol):

@@ -13,7 +13,7 @@ from dali_proxy._worker.placeholders import SampleRef
 from dali_proxy._worker.pytrees import register_with_pytrees
 from dali_proxy._worker.worker import WorkerClient, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
-from pipeline._dynamic.structure import fill
+from dali_proxy.pipeline._dynamic.structure import fill
 
 _NAME = "sample_name"
 

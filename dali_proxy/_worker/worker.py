@@ -26,13 +26,13 @@ from dali_proxy._worker.batch_context import BatchContext, this_thread
 from dali_proxy._worker.placeholders import Sample, Submitter
 from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._ipc.arena import Arena, Block
-from pipeline._ipc.completion import CompletionReader
-from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, IPCError
-from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.signals import Interrupted, deferred_signals
-from pipeline._rng import global_batch
+from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
+from dali_proxy.pipeline._ipc.arena import Arena, Block
+from dali_proxy.pipeline._ipc.completion import CompletionReader
+from dali_proxy.pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, IPCError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.signals import Interrupted, deferred_signals
+from dali_proxy.pipeline._rng import global_batch
 
 # Seconds for which a server counts as alive after a check: a check costs as much as the rest of the proxy's work for a
 # sample.

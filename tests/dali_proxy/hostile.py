@@ -30,9 +30,9 @@ from dali_proxy._transport.protocol import (
     StatsRequest,
     Submit,
 )
-from pipeline._ipc.authentication import ClientHandshake
-from pipeline._ipc.frames import encode_frame
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.authentication import ClientHandshake
+from dali_proxy.pipeline._ipc.frames import encode_frame
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from tests.fuzz.mutation import NUMBERS
 
 INT64 = tuple(number for number in NUMBERS if -(2**63) <= number < 2**63)

@@ -14,9 +14,9 @@ from dali_proxy import DALIServer, DataLoader, distributed
 from dali_proxy._common.core_budget import Shares, processes_sharing
 from dali_proxy.distributed import _owner, environment, set_ranks, shared_server
 from dali_proxy.errors import ProxyError
+from dali_proxy.pipeline._executor.available_memory import available_memory
+from dali_proxy.pipeline._ranks import Ranks
 from pipeline import Pipeline, fn
-from pipeline._executor.available_memory import available_memory
-from pipeline._ranks import Ranks
 from pipeline.errors import MissingSizeError
 from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, sample
 from tests.environment import with_project

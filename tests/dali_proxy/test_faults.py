@@ -29,9 +29,9 @@ from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
 from dali_proxy._transport.publisher import ResultPublisher
+from dali_proxy.pipeline._executor.executor import Executor
+from dali_proxy.pipeline._ipc.errors import ArenaFullError
 from pipeline import fn, pipeline_def, types
-from pipeline._executor.executor import Executor
-from pipeline._ipc.errors import ArenaFullError
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 from tests.waiting import PATIENCE_S, soon, wait_until

@@ -15,9 +15,9 @@ import torch
 from PIL import Image
 
 import dali_proxy
+from dali_proxy.pipeline._executor.executor import Executor
+from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
 from pipeline import errors, fn, pipeline_def
-from pipeline._executor.executor import Executor
-from pipeline._operator_api.joined_batches import MergedBatch
 
 pytestmark = pytest.mark.gpu
 

@@ -30,10 +30,10 @@ from dali_proxy._transport.protocol import (
     Result,
     Submit,
 )
-from pipeline._ipc.authentication import ClientHandshake
-from pipeline._ipc.errors import IPCError
-from pipeline._ipc.frames import MAX_BODY, encode_frame
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.authentication import ClientHandshake
+from dali_proxy.pipeline._ipc.errors import IPCError
+from dali_proxy.pipeline._ipc.frames import MAX_BODY, encode_frame
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from tests.dali_proxy.hostile import Attacker, hostile_result, packed, strange_fd, use_up_numbers
 from tests.dali_proxy.indexed import affine, affine_of, sample
 from tests.waiting import PATIENCE_S, wait_until

@@ -1,15 +1,12 @@
-"""A user's module named `pipeline` causes an error that names it; in scripts for NVIDIA DALI, it works."""
+"""Users' modules with the name of one of ours, or of Python's library."""
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.environment import ROOT, with_project
+from tests.environment import with_project
 
 #: The user's module, or the `__init__.py` of a package. Other processes import its objects by name, fast without torch.
 USERS_MODULE = """
@@ -144,10 +141,6 @@ def test_command_runs_in_a_folder_with_a_pipeline_of_the_user(tmp_path: Path) ->
     (tmp_path / "pipelines.py").write_text(code)
     done = python("-m", "dali_proxy", "run", "-m", "pipelines", folder=tmp_path)
     assert done.stdout == "resize 1\n", done.stderr
-    done = python("-m", "dali_proxy", "demo", folder=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"dali-proxy: {tmp_path / 'pipeline.py'} hides")
-    assert done.stderr.count("\n") == 1
 
 
 def test_torchrun_starts_a_script_beside_a_pipeline_of_the_user(tmp_path: Path) -> None:
@@ -159,93 +152,6 @@ def test_torchrun_starts_a_script_beside_a_pipeline_of_the_user(tmp_path: Path) 
     assert done.stdout.splitlines() == [PRINTED[1], "0"], done.stderr
 
 
-def test_our_package_has_both_names_where_the_user_has_no_pipeline(tmp_path: Path) -> None:
-    (tmp_path / "pipeline").mkdir()  # a folder with data
-    (tmp_path / "pipeline" / "steps.yaml").write_text("")
-    (tmp_path / "train.py").write_text(
-        "import pickle, sys\n"
-        "from nvidia.dali import Pipeline\n"
-        "import pipeline, pipeline.tensors as tensors\n"
-        "import pipeline.fn.io.file\n"
-        "from pipeline.fn import decoders\n"
-        "from pipeline.errors import PipelineError\n"
-        "import dali_proxy._pipeline as same\n"
-        "assert pipeline is same and pipeline.Pipeline is Pipeline and tensors is same.tensors\n"
-        "assert decoders is same.fn.decoders and sys.modules['pipeline.errors'].PipelineError is PipelineError\n"
-        "assert pickle.loads(pickle.dumps(PipelineError)) is PipelineError\n"
-        "try:\n"
-        "    import pipeline.nothing\n"
-        "except ModuleNotFoundError as error:\n"
-        "    print(error)\n"
-    )
-    done = python("-m", "dali_proxy", "run", "train.py", folder=tmp_path)
-    assert done.stdout == "No module named 'pipeline.nothing'\n", done.stderr
-
-
-def test_our_package_keeps_a_name_that_it_has(tmp_path: Path) -> None:
-    """Pickles refer to its classes by that name; the private name in other processes' pickles has the same meaning."""
-    code = (
-        "import dali_proxy\n"
-        "from pipeline import Pipeline\n"
-        "dali_proxy.install_as_nvidia_dali()\n"
-        "import nvidia.dali, dali_proxy._pipeline.errors, pipeline.errors\n"
-        "assert nvidia.dali.Pipeline is Pipeline and dali_proxy._pipeline.errors is pipeline.errors\n"
-        "print(Pipeline.__module__)"
-    )
-    assert python("-c", code, folder=tmp_path).stdout == "pipeline._definition.pipeline\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        ("from dali_proxy import DALIServer", "file"),
-        ("import dali_proxy\nfrom pipeline import fn", "package"),
-        ("import pipeline\nimport dali_proxy", "file"),
-        ("import dali_proxy._host.__main__", "package"),
-    ],
-)
-def test_pipeline_of_the_user_is_an_error_that_names_it(code: str, kind: str, tmp_path: Path) -> None:
-    write(tmp_path, kind)
-    file = tmp_path / ("pipeline.py" if kind == "file" else "pipeline/__init__.py")
-    (tmp_path / "train.py").write_text(code)
-    done = python("train.py", folder=tmp_path)
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"ImportError: {file} hides the package `pipeline` of dali-proxy")
-    assert "Rename" in last
-    assert "dali-proxy run" in last
-
-
-def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """Python prefers the library's package to a folder without `__init__.py`, wherever that folder is."""
-    (tmp_path / "pipeline").mkdir()
-    (tmp_path / "pipeline" / "data.py").write_text("X = 1\n")
-    (tmp_path / "train.py").write_text("import dali_proxy\nfrom pipeline import fn\nimport pipeline.data\n")
-    last = python("train.py", folder=tmp_path).stderr.splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: No module named 'pipeline.data': ")
-    assert f"hides {tmp_path / 'pipeline'}. Rename" in last
-
-
-def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-
-
-def test_modules_loaded_before_the_name_changes_need_no_pipeline() -> None:
-    """C modules use Python's own import, which would return the user's module."""
-    code = (
-        "import sys, dali_proxy._cli, dali_proxy._nvidia.run\n"
-        "print(*(file.__file__ for name, file in sys.modules.items() if name.startswith('dali_proxy')))"
-    )
-    files = python("-c", code, folder=ROOT).stdout.split()
-    assert len(files) > 5
-    for file in files:
-        tree = ast.parse(Path(file).read_text())
-        unused = [node for each in ast.walk(tree) if is_for_types(each) for node in ast.walk(each)]
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
-        names = [getattr(node, "module", None) or node.names[0].name for node in imports if node not in unused]
-        assert not [name for name in names if name.split(".")[0] == "pipeline"], file
-
-
 HIDING = """
 import sys
 
@@ -253,7 +159,7 @@ import cv2
 import numpy as np
 
 from dali_proxy import DALIServer, DataLoader
-from pipeline import fn, pipeline_def
+from dali_proxy import fn, pipeline_def
 
 
 def library_of(array):

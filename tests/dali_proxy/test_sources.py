@@ -13,8 +13,8 @@ import torch
 from torch.utils.data import Dataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy.pipeline._definition.server_process import in_server_process
 from pipeline import Pipeline, fn
-from pipeline._definition.server_process import in_server_process
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
 from tests.environment import with_project

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._catalog import all_schemas
 from docs import images
-from pipeline._catalog import all_schemas
 
 
 def test_images_belong_to_operators_that_change_them(monkeypatch: pytest.MonkeyPatch) -> None:

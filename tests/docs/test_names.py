@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dali_proxy._nvidia.differences import MISSING
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.names import class_name
 from docs import names
-from pipeline._catalog import all_schemas
-from pipeline._declaration.names import class_name
 from tests.environment import ROOT, with_project
 from tests.preloaded import run_python
 

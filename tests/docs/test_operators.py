@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dali_proxy._nvidia.differences import ARGUMENTS
+from dali_proxy.pipeline._catalog import all_schemas
 from docs import arguments, operators
-from pipeline._catalog import all_schemas
 from tests.parity.test_parity import CASES
 
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from benchmarks.operators.cases import CASES, LEFT_OUT
+from dali_proxy.pipeline._catalog import all_schemas
 from docs import operators, operators_speed, slower
-from pipeline._catalog import all_schemas
 
 
 def test_page_is_not_stale() -> None:

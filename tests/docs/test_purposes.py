@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from dali_proxy.pipeline._catalog import all_schemas
 from docs.purposes import DRAWN, EXAMPLES, PURPOSES, example
 from pipeline import Pipeline, fn, tfrecord, types
-from pipeline._catalog import all_schemas
 
 NAMES = [schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None]
 

@@ -18,8 +18,8 @@ import torch
 from dali_proxy import DALIServer
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import CODEC, Result
-from pipeline._ipc.errors import IPCError
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.errors import IPCError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
 from tests.dali_proxy.indexed import affine, affine_of, sample
 

@@ -20,10 +20,10 @@ import soundfile
 from astropy.io import fits
 from PIL import Image
 
+from dali_proxy.pipeline._codecs import headers
+from dali_proxy.pipeline._definition.checkpoint import Checkpoint
+from dali_proxy.pipeline._imaging.formats import peek
 from pipeline import Pipeline, fn, types
-from pipeline._codecs import headers
-from pipeline._definition.checkpoint import Checkpoint
-from pipeline._imaging.formats import peek
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.tfrecord import FixedLenFeature, VarLenFeature, float32, int64, string
 from tests.clips import KINDS, encode

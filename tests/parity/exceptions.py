@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 
 _RANDOM = "random: distributions are tested in tests/pipeline/{}"
 _REFERENCE = "not on DALI's CPU: compared with a reference in tests/pipeline/{}"

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from dali_proxy.pipeline._declaration.registry import lookup
+from dali_proxy.pipeline._declaration.schema import OperatorSchema
 from docs.operators import NAMES
-from pipeline._declaration.registry import lookup
-from pipeline._declaration.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
 from tests.parity.tolerances import EXACT, TOLERANCES, TOLERANCES_ON_GPU
 from tests.pipeline.operators.both import Output, as_dali, difference, run_dali, run_ours

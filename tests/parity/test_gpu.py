@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from pipeline._declaration.registry import lookup
+from dali_proxy.pipeline._declaration.registry import lookup
 from tests import host_cupy
 from tests.parity import cases_on_gpu  # noqa: F401 - it registers its cases
 from tests.parity.machine import CASES, CASES_ON_GPU, compare, draw_call, record, run_here

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from pipeline._catalog import all_schemas
-from pipeline._declaration.registry import lookup
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.registry import lookup
 from tests.parity import (  # noqa: F401 - they register themselves
     cases_arrays,
     cases_audio,

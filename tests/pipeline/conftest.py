@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._cuda.launch import Launch
+from dali_proxy.pipeline._cuda.launch import Launch
 from tests.pipeline.kernels.pointers import check_addresses
 
 

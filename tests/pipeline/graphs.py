@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline._graph.graph import Graph
-from pipeline._graph.nodes import DataNode
-from pipeline._graph.numbering import Numbering
+from dali_proxy.pipeline._graph.graph import Graph
+from dali_proxy.pipeline._graph.nodes import DataNode
+from dali_proxy.pipeline._graph.numbering import Numbering
 
 
 def graph_of(outputs: Sequence[DataNode]) -> Graph:

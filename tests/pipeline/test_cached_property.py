@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pipeline
-from pipeline._cached_property import cached_property
+from dali_proxy.pipeline._cached_property import cached_property
 from tests.waiting import wait_until
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dali_proxy.pipeline._listing import listed
 from pipeline import Pipeline, fn
-from pipeline._listing import listed
 from pipeline.errors import OperatorError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline._ranks import Ranks, current_ranks, set_ranks
+from dali_proxy.pipeline._ranks import Ranks, current_ranks, set_ranks
 from pipeline.errors import ArgumentValueError
 
 STEP = {"SLURM_STEP_NUM_TASKS": "7", "SLURM_STEP_TASKS_PER_NODE": "2(x2),3", "SLURM_NODEID": "2"}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dali_proxy.pipeline._optional import optional_package
+from dali_proxy.pipeline._requirements import NEEDED, too_old
 from pipeline import _requirements
-from pipeline._optional import optional_package
-from pipeline._requirements import NEEDED, too_old
 from pipeline.errors import BuildError
 
 ROOT = Path(__file__).resolve().parents[2]

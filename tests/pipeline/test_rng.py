@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._rng import BatchKey, RandomState
 from pipeline import _rng
-from pipeline._rng import BatchKey, RandomState
 
 STATES = (RandomState(1, 0, BatchKey()), RandomState(-5, 1 << 40, BatchKey(epoch=3, iteration=1 << 33, view=1)))
 

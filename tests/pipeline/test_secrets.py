@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline._secrets import redacted
+from dali_proxy.pipeline._secrets import redacted
 from pipeline.errors import OperatorError, PipelineError
 
 

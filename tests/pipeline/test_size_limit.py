@@ -18,8 +18,8 @@ import pytest
 import simplejpeg
 from PIL import Image, PngImagePlugin
 
+from dali_proxy.pipeline._imaging import peek
 from pipeline import Pipeline, fn, tfrecord
-from pipeline._imaging import peek
 from pipeline.errors import OperatorError, PipelineError
 from tests.pipeline.readers.wire import example, image_record, write_recordio, write_tfrecord
 

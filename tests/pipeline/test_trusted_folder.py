@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._cuda.kernel_cache import guard_disk_cache
-from pipeline._remote import cache
-from pipeline._trusted_folder import distrust
+from dali_proxy.pipeline._cuda.kernel_cache import guard_disk_cache
+from dali_proxy.pipeline._remote import cache
+from dali_proxy.pipeline._trusted_folder import distrust
 
 OTHER_USER = 65534
 

@@ -58,7 +58,7 @@ def _execute(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from dali_proxy._benchmark import Bench, Report, recommend
-    from pipeline._definition.file_inputs import find_images
+    from dali_proxy.pipeline._definition.file_inputs import find_images
 
     pipe = load_pipeline(options, options.folder)
     if not pipe.input_names:

@@ -12,7 +12,7 @@ from dali_proxy._cli.progress import progress
 from dali_proxy._cli.targets import add_inputs, add_target, input_values, load_pipeline
 
 if TYPE_CHECKING:
-    from pipeline import Pipeline
+    from dali_proxy.pipeline import Pipeline
 
 _FORMATS = ("text", "svg", "mermaid", "dot", "json")
 _SUFFIXES = {".svg": "svg", ".mmd": "mermaid", ".dot": "dot", ".gv": "dot", ".json": "json"}
@@ -53,8 +53,8 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _times(pipe: Pipeline, folder: Path | None, values: dict[str, object]) -> dict[int, float]:
-    from pipeline._definition.file_inputs import find_images
-    from pipeline._definition.measuring import measure_operators
+    from dali_proxy.pipeline._definition.file_inputs import find_images
+    from dali_proxy.pipeline._definition.measuring import measure_operators
 
     if pipe.input_names and folder is None:
         raise CommandError("the pipeline has inputs, so --times needs a FOLDER of images", status=2)
@@ -63,7 +63,7 @@ def _times(pipe: Pipeline, folder: Path | None, values: dict[str, object]) -> di
 
 
 def _content(pipe: Pipeline, times: dict[int, float] | None, form: str) -> str:
-    from pipeline._graph.drawing import draw
+    from dali_proxy.pipeline._graph.drawing import draw
 
     graph = pipe._internals.graph
     if form == "json":

@@ -31,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     from PIL import Image
 
-    from pipeline._definition.file_inputs import find_images
+    from dali_proxy.pipeline._definition.file_inputs import find_images
 
     folder: Path | None = options.folder
     pipe = load_pipeline(options, folder)

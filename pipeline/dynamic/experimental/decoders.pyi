@@ -1,14 +1,3 @@
 # Written by `python -m docs.stubs`.
 
-"""Operators of `pipeline.dynamic.experimental.decoders`."""
-
-
-
-
-__all__ = ['image', 'image_crop', 'image_random_crop', 'image_slice', 'video']
-
-from pipeline.dynamic.decoders import image as image
-from pipeline.dynamic.decoders import image_crop as image_crop
-from pipeline.dynamic.decoders import image_random_crop as image_random_crop
-from pipeline.dynamic.decoders import image_slice as image_slice
-from pipeline.dynamic.decoders import video as video
+from dali_proxy.pipeline.dynamic.experimental.decoders import *

@@ -1,10 +1,3 @@
 # Written by `python -m docs.stubs`.
 
-"""Operators of `pipeline.ops.io`."""
-
-
-
-from pipeline.ops.io import file as file
-
-__all__ = ['file']
-
+from dali_proxy.pipeline.ops.io import *

@@ -25,8 +25,8 @@ from dali_proxy._cluster.server_pool import ServerPool
 from dali_proxy._worker.placeholders import BatchRef
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import BatchError, ServerDiedError
+from dali_proxy.pipeline._ranks import Ranks
 from pipeline import fn, pipeline_def
-from pipeline._ranks import Ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, BuildError, GraphError
 from tests.environment import ROOT, with_project
 

@@ -16,7 +16,7 @@ from dali_proxy._cluster.device_copies import DeviceCopies
 from dali_proxy._cluster.result_stream import ResultReceiver, ResultSender
 from dali_proxy._worker.placeholders import BatchRef
 from dali_proxy._worker.tickets import Ticket
-from pipeline._cuda import pinned
+from dali_proxy.pipeline._cuda import pinned
 from tests.dali_proxy.host_stream import Event, HostStream
 from tests.waiting import wait_until
 

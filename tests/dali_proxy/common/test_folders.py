@@ -17,7 +17,7 @@ import pytest
 
 from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._transport.protocol import CODEC
-from pipeline._ipc.connecting import Listener
+from dali_proxy.pipeline._ipc.connecting import Listener
 
 
 def test_folders_of_dead_servers_are_removed() -> None:

@@ -20,9 +20,9 @@ from dali_proxy._consumer.pending_requests import FetchAhead
 from dali_proxy._transport.opener import OutputFunctions, ResultOpener
 from dali_proxy._transport.protocol import Advance
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.checked_lock import as_interruption
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.frames import Outgoing, close_all
+from dali_proxy.pipeline._concurrency.checked_lock import as_interruption
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.frames import Outgoing, close_all
 from tests.dali_proxy.indexed import IndexDataset, affine, affine_of, check_affine, sample
 from tests.waiting import wait_until
 

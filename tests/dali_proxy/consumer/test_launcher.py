@@ -21,12 +21,12 @@ from dali_proxy._consumer.launcher import Launcher
 from dali_proxy._transport import slot_view
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.publisher import ResultPublisher
+from dali_proxy.pipeline._compiler.device_planner import PlannedBatch, Planner
+from dali_proxy.pipeline._compiler.partition import stages_by_device
+from dali_proxy.pipeline._cuda.errors import CudaError
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._compiler.device_planner import PlannedBatch, Planner
-from pipeline._compiler.partition import stages_by_device
-from pipeline._cuda.errors import CudaError
-from pipeline._ipc.errors import ProtocolError
-from pipeline._rng import BatchKey
 from pipeline.errors import DeviceError
 from pipeline.tensors import TensorListCPU
 from tests.dali_proxy.host_stream import Event as HostEvent

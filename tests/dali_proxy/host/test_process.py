@@ -19,8 +19,8 @@ from torch.utils.data import default_collate
 from dali_proxy import DALIServer
 from dali_proxy._host import HostOptions, ProcessHost
 from dali_proxy.errors import ProxyError, ServerDiedError
+from dali_proxy.pipeline._definition.serializing import serialize_for_host
 from pipeline import Pipeline, fn
-from pipeline._definition.serializing import serialize_for_host
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import affine, sample
 from tests.waiting import PATIENCE_S, soon, wait_until

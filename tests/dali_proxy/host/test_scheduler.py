@@ -12,8 +12,8 @@ from dali_proxy._host.clients import Worker
 from dali_proxy._host.requests import Request, State
 from dali_proxy._host.scheduler import Scheduler
 from dali_proxy._transport.protocol import CODEC
-from pipeline._ipc.channel import Channel
-from pipeline._rng import BatchKey
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._rng import BatchKey
 
 
 @pytest.fixture

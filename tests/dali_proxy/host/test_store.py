@@ -10,7 +10,7 @@ import pytest
 from dali_proxy._host.requests import Request, State, Store
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.publisher import StagedResult
-from pipeline._rng import BatchKey
+from dali_proxy.pipeline._rng import BatchKey
 
 
 def request(client: int, seq: int, session: int = 0, nbytes: int = 0, batch: int = 0) -> Request:

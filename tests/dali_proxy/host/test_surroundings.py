@@ -14,7 +14,7 @@ import pytest
 
 from dali_proxy import DALIServer
 from dali_proxy._common.folders import new_folder
-from pipeline._ipc import interpreter
+from dali_proxy.pipeline._ipc import interpreter
 from pipeline.errors import BuildError
 from tests.dali_proxy.indexed import affine
 from tests.environment import with_project

@@ -19,7 +19,7 @@ from dali_proxy._server.counters import OperatorTimes
 from dali_proxy._server.telemetry import ServerStats
 from dali_proxy._transport.protocol import Fetch, StatsRequest
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.errors import ChannelClosedError
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError
 from tests.dali_proxy.indexed import IndexDataset, affine
 from tests.waiting import wait_until
 

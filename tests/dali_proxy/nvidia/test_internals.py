@@ -9,8 +9,8 @@ import pytest
 
 from dali_proxy._nvidia import internals
 from dali_proxy._nvidia.install import find
+from dali_proxy.pipeline._graph import DataNode
 from pipeline import Pipeline, fn
-from pipeline._graph import DataNode
 from pipeline.errors import ArgumentTypeError
 from pipeline.types import Constant
 

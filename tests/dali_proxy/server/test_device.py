@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dali_proxy import DALIServer, DataLoader
+from dali_proxy.pipeline._graph.nodes import apply_operator
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._graph.nodes import apply_operator
 from pipeline.errors import ArgumentValueError, DeviceError
 from tests.dali_proxy.indexed import JpegDataset
 

@@ -31,10 +31,10 @@ from dali_proxy._server.placement import (
     usable_cores,
 )
 from dali_proxy._transport.protocol import Fetch
+from dali_proxy.pipeline._compiler.partition import Stages, cut
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._graph import Graph
 from pipeline import fn, pipeline_def
-from pipeline._compiler.partition import Stages, cut
-from pipeline._definition.serializing import deserialize_for_host
-from pipeline._graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
 from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
 

@@ -29,11 +29,11 @@ from torch.utils.data import default_collate
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy._host import ProcessHost
 from dali_proxy.errors import ProxyError, StaleReferenceError
+from dali_proxy.pipeline._concurrency.checked_lock import as_interruption
+from dali_proxy.pipeline._ipc.arena import Arena
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.frames import FrameParser, Outgoing
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._concurrency.checked_lock import as_interruption
-from pipeline._ipc.arena import Arena
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.frames import FrameParser, Outgoing
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,

@@ -11,8 +11,8 @@ import torch
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import CODEC, Fetch, SlotsDetached, Stats, StatsRequest, Welcome
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.errors import ChannelClosedError
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError
 from tests.environment import with_project
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
@@ -22,8 +22,8 @@ import json, socket, sys
 import cupy
 from dali_proxy._transport.protocol import CODEC, Fetch, SlotsDetached, Stats, Welcome
 from dali_proxy._transport.publisher import ResultPublisher
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.errors import ChannelClosedError
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError
 from tests.environment import with_project
 from pipeline.tensors.gpu import TensorListGPU
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
+from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import Pipeline, fn, types
-from pipeline._operator_api.request import BatchRequest, BatchResult
-from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from tests import host_cupy

@@ -16,10 +16,10 @@ from dali_proxy._monitor.servers import Servers
 from dali_proxy._transport import endpoint as endpoints
 from dali_proxy._transport.endpoint import Endpoint, open_channel, open_monitor
 from dali_proxy._transport.protocol import CODEC, VERSION, Goodbye, Hello, Welcome
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.channel_server import ChannelServer
+from dali_proxy.pipeline._ipc.connecting import connect
 from pipeline import Pipeline, fn
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.channel_server import ChannelServer
-from pipeline._ipc.connecting import connect
 
 
 def test_goodbye_in_answer_to_a_greeting_means_a_closed_server(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from dali_proxy._transport.protocol import (
     Welcome,
     unpack_table,
 )
-from pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.errors import ProtocolError
 from tests.dali_proxy.hostile import packed
 
 SAMPLES = packed("uint8", [(0, 64 * number, 4, 3) for number in range(5)])

@@ -14,8 +14,8 @@ from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import DTYPES, OutputBatch, Result
 from dali_proxy._transport.publisher import ResultPublisher
 from dali_proxy._transport.slot_view import SlotView
-from pipeline._ipc.errors import ChannelClosedError, IPCError, ProtocolError
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError, ProtocolError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from pipeline.tensors import TensorListCPU
 
 

@@ -15,9 +15,9 @@ from dali_proxy._transport.cuda_view import CudaSlotView, _Imported
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import SlotView
 from dali_proxy._transport.slots import CONTROL_NBYTES, RETIRED, SlotPool
-from pipeline._ipc.block_allocator import compiled
-from pipeline._ipc.errors import IPCError, ProtocolError
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.block_allocator import compiled
+from dali_proxy.pipeline._ipc.errors import IPCError, ProtocolError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError
 from tests.pipeline.ipc.processes import Child
 

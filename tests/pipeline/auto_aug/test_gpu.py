@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._graph.selecting import select
 from pipeline import Pipeline, fn
-from pipeline._graph.selecting import select
 from pipeline.auto_aug import augmentations, auto_augment, core, rand_augment, trivial_augment
 from tests.pipeline.imaging.images import smooth
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline._bulk import files, gather
-from pipeline._bulk.native import compiled
+from dali_proxy.pipeline._bulk import files, gather
+from dali_proxy.pipeline._bulk.native import compiled
 
 
 @pytest.fixture(params=["compiled", "python"])

@@ -7,8 +7,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pipeline._bulk import bins
-from pipeline._bulk.bins import fill_bins
+from dali_proxy.pipeline._bulk import bins
+from dali_proxy.pipeline._bulk.bins import fill_bins
 
 
 def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

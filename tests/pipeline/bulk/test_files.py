@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline._bulk.files import BatchOfFiles, FileBuffers
-from pipeline._bulk.native import compiled
-from pipeline._bulk.paths import PathTable
-from pipeline._bulk.read_file import read_file
-from pipeline._concurrency.cost import Cost
-from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._remote.data_file import DataFile
+from dali_proxy.pipeline._bulk.files import BatchOfFiles, FileBuffers
+from dali_proxy.pipeline._bulk.native import compiled
+from dali_proxy.pipeline._bulk.paths import PathTable
+from dali_proxy.pipeline._bulk.read_file import read_file
+from dali_proxy.pipeline._concurrency.cost import Cost
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._remote.data_file import DataFile
 from pipeline.tensors.cpu import TensorListCPU
 
 
@@ -167,7 +167,7 @@ def limited_memory() -> Iterator[None]:
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_threads_of_the_compiled_loop_are_charged_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     charged: list[Cost] = []
-    monkeypatch.setattr("pipeline._bulk.files.charge", charged.append)
+    monkeypatch.setattr("dali_proxy.pipeline._bulk.files.charge", charged.append)
     made = BatchOfFiles(PathTable.from_paths(["6 ü.bin"] * 200, str(folder)), FileBuffers())
     made.read(0, 200, threads=4)
     made.read(0, 200, threads=1)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._bulk.gather import MemoryRanges, gather, gathered
-from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._bulk.gather import MemoryRanges, gather, gathered
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
 

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import torch
 
-from pipeline._bulk.buffer_pool import BufferPool
+from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 
 
 def test_memory_returns_when_the_last_view_is_gone() -> None:

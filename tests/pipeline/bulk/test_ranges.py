@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._bulk.native import compiled
-from pipeline._bulk.ranges import FileRanges, Ranges
-from pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
+from dali_proxy.pipeline._bulk.native import compiled
+from dali_proxy.pipeline._bulk.ranges import FileRanges, Ranges
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 CONTENT = np.random.default_rng(0).integers(0, 256, 100_000, np.uint8)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._catalog.aliases import ALIASES
+from dali_proxy.pipeline._declaration.registry import lookup
 from pipeline import Pipeline, fn, ops, types
-from pipeline._catalog import all_schemas
-from pipeline._catalog.aliases import ALIASES
-from pipeline._declaration.registry import lookup
 from tests.pipeline.operators.both import run_ours
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.synonyms import SYNONYMS, operators_for
 from pipeline import dynamic, fn, ops
-from pipeline._catalog import all_schemas
-from pipeline._declaration.synonyms import SYNONYMS, operators_for
 from pipeline.errors import ArgumentTypeError, UnknownArgumentError
 
 

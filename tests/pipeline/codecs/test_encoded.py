@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline._codecs import EncodedBatch
+from dali_proxy.pipeline._codecs import EncodedBatch
 from tests.pipeline.codecs.test_headers import jpeg
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline._codecs import EncodedBatch, ImageBatchDecoder
+from dali_proxy.pipeline._codecs import EncodedBatch, ImageBatchDecoder
 from tests.pipeline.codecs.test_headers import Bytes, jpeg
 
 

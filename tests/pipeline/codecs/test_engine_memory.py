@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._codecs.engine_memory import EngineMemory
+from dali_proxy.pipeline._codecs.engine_memory import EngineMemory
 
 cupy = pytest.importorskip("cupy")
 

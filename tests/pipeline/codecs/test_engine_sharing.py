@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._codecs import ImageBatchDecoder, missing_codec_reason
+from dali_proxy.pipeline._codecs import ImageBatchDecoder, missing_codec_reason
 from tests.environment import ROOT, with_project
 
 pytestmark = [

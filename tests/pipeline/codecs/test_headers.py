@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipeline._codecs import headers
-from pipeline._codecs.headers import HEADER, read_headers
+from dali_proxy.pipeline._codecs import headers
+from dali_proxy.pipeline._codecs.headers import HEADER, read_headers
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason, nvjpeg
+from dali_proxy.pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason, nvjpeg
 from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, sample_image, with_pillow
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._codecs import missing_codec_reason, nvjpeg
+from dali_proxy.pipeline._codecs import missing_codec_reason, nvjpeg
 from pipeline.errors import DeviceError
 
 

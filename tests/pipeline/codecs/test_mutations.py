@@ -11,8 +11,8 @@ import pytest
 from torch.utils.data import Dataset
 
 from dali_proxy import DALIServer, DataLoader
+from dali_proxy.pipeline._codecs import images
 from pipeline import fn, pipeline_def
-from pipeline._codecs import images
 from pipeline.errors import OperatorError, SampleFailure
 
 COUNT, BATCH = 1000, 50

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from pipeline._codecs import DecodedBatch, GpuDecoder, missing_codec_reason
+from dali_proxy.pipeline._codecs import DecodedBatch, GpuDecoder, missing_codec_reason
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, YCbCr
 
@@ -184,8 +184,8 @@ def test_decoding_and_resizing_on_a_stream_without_waiting() -> None:
     cupy = pytest.importorskip("cupy")
     if not cupy.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    from pipeline._cuda.context import KernelContext
-    from pipeline._kernels import Samples
+    from dali_proxy.pipeline._cuda.context import KernelContext
+    from dali_proxy.pipeline._kernels import Samples
     from tests.pipeline.kernels.runners import cropped_resized_normalized
 
     encoded = [[encode(sample_image(100 + 8 * b + i, 120 + 8 * i, 160)) for i in range(8)] for b in range(10)]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import images, nvjpeg
-from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
-from pipeline._codecs.turns import Turn
-from pipeline._cuda import reclaiming
-from pipeline._cuda.errors import CudaError
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._codecs import images, nvjpeg
+from dali_proxy.pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
+from dali_proxy.pipeline._codecs.turns import Turn
+from dali_proxy.pipeline._cuda import reclaiming
+from dali_proxy.pipeline._cuda.errors import CudaError
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import nvjpeg
+from dali_proxy.pipeline._codecs import nvjpeg
 
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_int] * 4)
 PARAMETERS = np.array([16, 32, 48], np.uint64)

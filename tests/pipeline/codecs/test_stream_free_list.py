@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._codecs.stream_free_list import StreamFreeList
+from dali_proxy.pipeline._codecs.stream_free_list import StreamFreeList
 
 cupy = pytest.importorskip("cupy")
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import turns
-from pipeline._codecs.turns import Turn
+from dali_proxy.pipeline._codecs import turns
+from dali_proxy.pipeline._codecs.turns import Turn
 
 pytestmark = pytest.mark.timeout(60)
 

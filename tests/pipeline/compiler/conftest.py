@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline._executor.executor import Executor
+from dali_proxy.pipeline._executor.executor import Executor
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._graph.selecting import select
+from dali_proxy.pipeline._imaging.native import compiled
 from pipeline import Pipeline, auto_aug, fn, types
-from pipeline._cuda.context import KernelContext
-from pipeline._graph.selecting import select
-from pipeline._imaging.native import compiled
 from tests import host_cupy
 
 __all__ = ["GRAPHS", "RECORDS", "environment", "replay", "saved"]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.expressed_launches import ExpressedLaunches, _Launches
+from dali_proxy.pipeline._compiler.rules import prepared_step
+from dali_proxy.pipeline._cuda import compiler
+from dali_proxy.pipeline._cuda.errors import KernelCompileError
+from dali_proxy.pipeline._operators.boxes import linear_maps
+from dali_proxy.pipeline._operators.geometry.flip import FlipGpu
 from pipeline import fn, pipeline_def, types
-from pipeline._compiler.expressed_launches import ExpressedLaunches, _Launches
-from pipeline._compiler.rules import prepared_step
-from pipeline._cuda import compiler
-from pipeline._cuda.errors import KernelCompileError
-from pipeline._operators.boxes import linear_maps
-from pipeline._operators.geometry.flip import FlipGpu
 from pipeline.auto_aug.core.magnitudes import take
 from pipeline.errors import OperatorError, PipelineError
 from tests import host_cupy

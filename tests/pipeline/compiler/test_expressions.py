@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.rules.equal_operators import EqualOperators
+from dali_proxy.pipeline._compiler.steps import operator_step
+from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline import Pipeline, fn, math, types
-from pipeline._compiler.rules.equal_operators import EqualOperators
-from pipeline._compiler.steps import operator_step
-from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline.errors import OperatorError
 
 BATCH = 5

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline.errors import OperatorError
 from tests.pipeline.codecs.test_nvimgcodec import encode, sample_image
 

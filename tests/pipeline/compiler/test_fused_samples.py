@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.rules.fused_images import FusedImages
+from dali_proxy.pipeline._imaging.native import compiled
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.rules.fused_images import FusedImages
-from pipeline._imaging.native import compiled
 from pipeline.errors import OperatorError
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")

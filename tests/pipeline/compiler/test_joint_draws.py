@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.rules import joint_draws
+from dali_proxy.pipeline._compiler.rules.joint_draws import JointDraws
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.rules import joint_draws
-from pipeline._compiler.rules.joint_draws import JointDraws
 from pipeline.errors import OperatorError
 
 SIZE = 37

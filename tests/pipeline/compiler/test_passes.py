@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.rules import equal_operators
+from dali_proxy.pipeline._compiler.rules.equal_operators import EqualOperators
+from dali_proxy.pipeline._compiler.rules.tabulated_operators import TabulatedOperators
+from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._cuda.launch import Launch
+from dali_proxy.pipeline._cuda.packed_launches import PackedLaunches
+from dali_proxy.pipeline._executor import executor
+from dali_proxy.pipeline._graph.selecting import select
+from dali_proxy.pipeline._operators.arrays import copy_to_device
+from dali_proxy.pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
+from dali_proxy.pipeline._operators.arrays.table_row import TableRow
+from dali_proxy.pipeline._strict import STRICT
 from pipeline import Pipeline, fn
-from pipeline._compiler.rules import equal_operators
-from pipeline._compiler.rules.equal_operators import EqualOperators
-from pipeline._compiler.rules.tabulated_operators import TabulatedOperators
-from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
-from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch
-from pipeline._cuda.packed_launches import PackedLaunches
-from pipeline._executor import executor
-from pipeline._graph.selecting import select
-from pipeline._operators.arrays import copy_to_device
-from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
-from pipeline._operators.arrays.table_row import TableRow
-from pipeline._strict import STRICT
 from pipeline.auto_aug import augmentations, trivial_augment
 from pipeline.auto_aug.core.magnitudes import take
 from pipeline.errors import OperatorError, PipelineError

@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.partition import (
+    Stages,
+    cut,
+    on_cpu_first,
+    stages_by_device,
+    stages_on_cores,
+    stages_on_engine,
+)
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host, serialize_for_host, with_graph
+from dali_proxy.pipeline._graph import Graph
+from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._compiler.partition import Stages, cut, on_cpu_first, stages_by_device, stages_on_cores, stages_on_engine
-from pipeline._definition.serializing import deserialize_for_host, serialize_for_host, with_graph
-from pipeline._graph import Graph
-from pipeline._operator_api.request import BatchRequest, BatchResult
-from pipeline._rng import BatchKey
 from pipeline.errors import GraphError, OperatorError
 
 SIZE = 4

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.device_planner import PlannedBatch, Planner, simple_derivations
+from dali_proxy.pipeline._compiler.make_operator import make_operator
+from dali_proxy.pipeline._compiler.partition import Stages, stages_by_device
+from dali_proxy.pipeline._cuda.launch import address_offsets
+from dali_proxy.pipeline._kernels.expression import PixelExpression
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.operator import Setup
+from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
+from dali_proxy.pipeline._operator_api.request import BatchRequest
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_derivations
-from pipeline._compiler.make_operator import make_operator
-from pipeline._compiler.partition import Stages, stages_by_device
-from pipeline._cuda.launch import address_offsets
-from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.samples import Samples
-from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import Setup
-from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operator_api.request import BatchRequest
-from pipeline._rng import BatchKey
 from pipeline.errors import OperatorError
 from pipeline.tensors import TensorListCPU
 from tests.pipeline.kernels import emulator
@@ -277,7 +277,8 @@ def test_errors_name_operator_line_and_samples() -> None:
 
 
 def test_planning_needs_no_cupy() -> None:
-    code = "import sys, pipeline._compiler.device_planner, dali_proxy._host.planning; sys.exit('cupy' in sys.modules)"
+    code = "import sys, dali_proxy.pipeline._compiler.device_planner, dali_proxy._host.planning; "
+    code += "sys.exit('cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
 
 

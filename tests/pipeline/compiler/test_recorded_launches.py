@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.recorded_launches import _owners, _packed, _Recording
+from dali_proxy.pipeline._compiler.rules.prepared_step import PreparedStep
+from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch
+from dali_proxy.pipeline._kernels.expression import PixelExpression
+from dali_proxy.pipeline._operators.geometry.flip import FlipGpu
+from dali_proxy.pipeline._strict import STRICT
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.recorded_launches import _owners, _packed, _Recording
-from pipeline._compiler.rules.prepared_step import PreparedStep
-from pipeline._cuda.launch import ADDRESS, Launch
-from pipeline._kernels.expression import PixelExpression
-from pipeline._operators.geometry.flip import FlipGpu
-from pipeline._strict import STRICT
 from pipeline.errors import PipelineError
 from tests.pipeline.compiler.gpu_batches import images, run_batches
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.rules.equal_operators import stack_equal_operators
+from dali_proxy.pipeline._compiler.rules.fused_images import fuse_images
+from dali_proxy.pipeline._compiler.rules.joint_draws import join_draws
+from dali_proxy.pipeline._compiler.rules.postponed_rows import postpone_rows
+from dali_proxy.pipeline._compiler.rules.prepared_step import prepare_launches
+from dali_proxy.pipeline._compiler.rules.scope import Rule, replaced
+from dali_proxy.pipeline._compiler.rules.tabulated_operators import tabulate_operators
+from dali_proxy.pipeline._compiler.steps.fast_paths import FastPaths
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._executor import program
+from dali_proxy.pipeline._graph.selecting import select
 from pipeline import Pipeline, fn
-from pipeline._compiler.rules.equal_operators import stack_equal_operators
-from pipeline._compiler.rules.fused_images import fuse_images
-from pipeline._compiler.rules.joint_draws import join_draws
-from pipeline._compiler.rules.postponed_rows import postpone_rows
-from pipeline._compiler.rules.prepared_step import prepare_launches
-from pipeline._compiler.rules.scope import Rule, replaced
-from pipeline._compiler.rules.tabulated_operators import tabulate_operators
-from pipeline._compiler.steps.fast_paths import FastPaths
-from pipeline._compiler.steps.step import FusedStep, Step
-from pipeline._executor import program
-from pipeline._graph.selecting import select
 from pipeline.auto_aug.core.magnitudes import take
 from tests import host_cupy
 from tests.pipeline.kernels import emulator

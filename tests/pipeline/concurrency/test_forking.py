@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 
-from pipeline._concurrency.forking import keep_in_child
+from dali_proxy.pipeline._concurrency.forking import keep_in_child
 from tests.environment import with_project
 
 TWO_FORKS = """
 import faulthandler, os, threading
-from pipeline._concurrency.forking import no_forks
+from dali_proxy.pipeline._concurrency.forking import no_forks
 import concurrent.futures.thread
 
 def fork():

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from pipeline._concurrency import latch, locks, thread_pool
-from pipeline._concurrency.latch import Latch
-from pipeline._concurrency.locks import Level, new_condition, new_rlock
-from pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._concurrency import latch, locks, thread_pool
+from dali_proxy.pipeline._concurrency.latch import Latch
+from dali_proxy.pipeline._concurrency.locks import Level, new_condition, new_rlock
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 
 # The lock of tests that checks the order isn't among them: it is more than one instruction.
 _FILES = {module.__file__ for module in (threading, locks, latch, thread_pool)}

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
+from dali_proxy.pipeline._external_source.data import to_batch
+from dali_proxy.pipeline._ipc.signals import deferred_signals
 from pipeline import dynamic, types
-from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._external_source.data import to_batch
-from pipeline._ipc.signals import deferred_signals
 
 
 class Handler:

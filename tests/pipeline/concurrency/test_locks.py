@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-import pipeline._concurrency.forking  # noqa: F401  # frees the locks in forked children
-from pipeline._concurrency import locks
-from pipeline._concurrency.checked_lock import REPORT_VARIABLE, CheckedLock, LockOrderError
-from pipeline._concurrency.locks import Level, new_lock, new_rlock
+import dali_proxy.pipeline._concurrency.forking  # noqa: F401  # frees the locks in forked children
+from dali_proxy.pipeline._concurrency import locks
+from dali_proxy.pipeline._concurrency.checked_lock import REPORT_VARIABLE, CheckedLock, LockOrderError
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock, new_rlock
 from tests import lock_order
 from tests.environment import with_project
 
@@ -211,10 +211,10 @@ def test_short_lived_locks_leave_nothing() -> None:
 
 PLAIN = """
 import sys, threading
-from pipeline._concurrency.locks import Level, new_lock, new_rlock
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock, new_rlock
 assert type(new_lock(Level.LEAF, "")) is type(threading.Lock())
 assert type(new_rlock(Level.LEAF, "")) is type(threading.RLock())
-assert "pipeline._concurrency.checked_lock" not in sys.modules
+assert "dali_proxy.pipeline._concurrency.checked_lock" not in sys.modules
 """
 
 

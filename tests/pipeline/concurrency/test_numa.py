@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._concurrency.numa import cores_near, gpu_node, node_cores
+from dali_proxy.pipeline._concurrency.numa import cores_near, gpu_node, node_cores
 
 
 @pytest.fixture

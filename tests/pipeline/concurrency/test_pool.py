@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 
 
 def test_indices_are_done_once() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._concurrency.stuck_calls import StuckCalls, giving_up
+from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 from pipeline import Pipeline, errors, fn
-from pipeline._concurrency.stuck_calls import StuckCalls, giving_up
-from pipeline._concurrency.work_queue import WorkQueue
 from tests.waiting import PATIENCE_S, wait_until
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline._concurrency.switching import SWITCH_INTERVAL, begin_short_turns, end_short_turns
+from dali_proxy.pipeline._concurrency.switching import SWITCH_INTERVAL, begin_short_turns, end_short_turns
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
 
 
 class Owner:

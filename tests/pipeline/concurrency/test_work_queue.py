@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pipeline._concurrency.work_queue import WorkQueue
+from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 
 
 def refuse(_thread: threading.Thread) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._cuda.connections import few_connections, request_connections
+from dali_proxy.pipeline._cuda.connections import few_connections, request_connections
 
 VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 

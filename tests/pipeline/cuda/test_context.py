@@ -9,19 +9,20 @@ import threading
 import numpy as np
 import pytest
 
-from pipeline._cuda.context import KernelContext
-from pipeline._cuda.errors import CudaError, KernelCompileError
-from pipeline._cuda.staging import SMALLEST
-from pipeline._kernels import Samples
-from pipeline._kernels.resample import ResamplePlan
-from pipeline._kernels.strided_copy import plan_strided_copy
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._cuda.errors import CudaError, KernelCompileError
+from dali_proxy.pipeline._cuda.staging import SMALLEST
+from dali_proxy.pipeline._kernels import Samples
+from dali_proxy.pipeline._kernels.resample import ResamplePlan
+from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline.errors import DeviceError
 
 on_gpu = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
 def test_importing_needs_no_cupy() -> None:
-    code = "import sys, pipeline._kernels, pipeline._codecs, pipeline._cuda.ipc, pipeline._cuda.views; "
+    code = "import sys; from dali_proxy.pipeline import _codecs, _kernels; "
+    code += "from dali_proxy.pipeline._cuda import ipc, views; "
     code += "sys.exit('cupy' in sys.modules or 'nvidia.nvimgcodec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=150).returncode == 0
 
@@ -44,7 +45,7 @@ class TestOnTheGpu:
     pytestmark = on_gpu
 
     def test_kernel_that_does_not_compile_shows_the_log(self) -> None:
-        from pipeline._cuda.compiler import get_kernel
+        from dali_proxy.pipeline._cuda.compiler import get_kernel
 
         with pytest.raises(KernelCompileError, match=r"(?s)nonsense.*error"):
             get_kernel("resample.cu", "resample_axis", (("IN", "nonsense"), ("OUT", "float32")), 0)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pipeline._cuda.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
+from dali_proxy.pipeline._cuda.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
 from tests.environment import with_project
 from tests.waiting import wait_until
 
@@ -18,7 +18,7 @@ ROUNDS, ELEMENTS = 20, 1 << 20
 _READER = """
 import pickle, sys
 import cupy
-from pipeline._cuda.ipc import ImportedBuffer
+from dali_proxy.pipeline._cuda.ipc import ImportedBuffer
 
 handle, elements = pickle.load(sys.stdin.buffer)
 stream = cupy.cuda.Stream(non_blocking=True)
@@ -97,7 +97,7 @@ def test_processes_take_turns() -> None:
 def test_invalid_handle_is_an_error() -> None:
     import cupy
 
-    from pipeline._cuda.errors import CudaError
+    from dali_proxy.pipeline._cuda.errors import CudaError
 
     with pytest.raises(CudaError, match="cudaIpcOpenMemHandle"):
         ImportedBuffer(BufferHandle(cupy.cuda.runtime.deviceGetPCIBusId(0), 16, bytes(64), bytes(64)))
@@ -106,7 +106,7 @@ def test_invalid_handle_is_an_error() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 def test_device_that_this_process_does_not_see_is_an_error() -> None:
-    from pipeline._cuda.errors import CudaError
+    from dali_proxy.pipeline._cuda.errors import CudaError
 
     with pytest.raises(CudaError, match=r"GPU 0000:ff:1f\.0 \(see CUDA_VISIBLE_DEVICES\)"):
         ImportedBuffer(BufferHandle("0000:ff:1f.0", 16, bytes(64), bytes(64)))

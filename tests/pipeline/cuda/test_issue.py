@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._cuda import context
-from pipeline._cuda.launch import pack_scalars
+from dali_proxy.pipeline._cuda import context
+from dali_proxy.pipeline._cuda.launch import pack_scalars
 from tests.pipeline.kernels import emulator
 
 # Launches print their grid and arguments; a function with the handle 13 can't be launched.
@@ -47,8 +47,8 @@ int cuGetErrorString(int, const char** text) { *text = "an illegal address"; ret
 PROGRAM = """
 import json, sys
 import numpy as np
-from pipeline._cuda import context
-from pipeline._cuda.launch import pack_scalars
+from dali_proxy.pipeline._cuda import context
+from dali_proxy.pipeline._cuda.launch import pack_scalars
 device, host = (np.zeros(1024, np.uint8) for _ in range(2))
 tables = [np.frombuffer(text, np.uint8) for text in (b"one\\0", b"two\\0", b"three\\0")]
 scalars = pack_scalars((np.uint8(1), np.uint16(2)))
@@ -61,7 +61,7 @@ print(json.dumps(failure))
 REPEAT = """
 import json, sys
 import numpy as np
-from pipeline._cuda import context
+from dali_proxy.pipeline._cuda import context
 device, host, memory = (np.zeros(1024, np.uint8) for _ in range(3))
 tables = np.zeros(512, np.uint8)
 tables[:4], tables[256:260] = np.frombuffer(b"one\\0two\\0", np.uint8).reshape(2, 4)
@@ -143,7 +143,7 @@ def test_scalars_are_aligned() -> None:
 
 @pytest.mark.gpu
 def test_kernels_on_the_gpu_are_issued_at_once() -> None:
-    from pipeline._cuda.compiler import get_kernel
+    from dali_proxy.pipeline._cuda.compiler import get_kernel
 
     assert context.native is not None
     assert get_kernel("join.cu", "join", (("VALUE", "uint8"),), 0).handle

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._cuda import compiler, kernel_cache
+from dali_proxy.pipeline._cuda import compiler, kernel_cache
 
 VARIABLES = ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY")
 

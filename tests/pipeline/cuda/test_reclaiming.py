@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline._cuda import reclaiming as module
-from pipeline._cuda.reclaiming import reclaiming
+from dali_proxy.pipeline._cuda import reclaiming as module
+from dali_proxy.pipeline._cuda.reclaiming import reclaiming
 
 
 class OutOfMemoryError(Exception):

@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 
-from pipeline._cuda.views import Lease, lent_array
+from dali_proxy.pipeline._cuda.views import Lease, lent_array
 
 
 def test_lease_ends_with_its_last_holder() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
+from dali_proxy.pipeline._concurrency.affinity import nearest_cores, parse_cores
 from pipeline import Pipeline, errors, fn
-from pipeline._concurrency.affinity import nearest_cores, parse_cores
 from tests.pipeline.external_source.sources import batch, pipe_of, values
 
 GIVEN: dict[str, Any] = {

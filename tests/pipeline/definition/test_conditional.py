@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._definition.conditional import convert
 from pipeline import do_not_convert, fn, pipeline_def, types
-from pipeline._definition.conditional import convert
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
 IMAGES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]

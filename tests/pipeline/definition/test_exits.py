@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from dali_proxy import torch_python_function
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import Pipeline, errors, fn
-from pipeline._executor import BatchRequest, BatchResult
-from pipeline._rng import BatchKey
 from pipeline.tensors import TensorListCPU
 from pipeline.types import SampleInfo
 from tests.pipeline.external_source.sources import batch, pipe_of, run, values

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._external_source.device import stream_handle
 from pipeline import Pipeline, errors, fn, types
-from pipeline._external_source.device import stream_handle
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DATA = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._imaging import decode
 from pipeline import DataNode, Pipeline, errors, fn, ops, pipeline_def, types
-from pipeline._imaging import decode
 
 BATCH = np.arange(6, dtype=np.int32).reshape(2, 3)
 ARGUMENTS: dict[str, Any] = {"batch_size": 2, "num_threads": 2, "device_id": None}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._sheet import _COLORS
 from pipeline import Pipeline, fn, types
-from pipeline._sheet import _COLORS
 from pipeline.errors import ArgumentValueError, PipelineError
 
 RED, BLUE = (200, 40, 40), (40, 40, 200)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._executor import depth
 from pipeline import Pipeline, fn
-from pipeline._executor import depth
 from tests import host_cupy
 from tests.pipeline.kernels.emulator import COMPILER
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._declaration import registry
+from dali_proxy.pipeline._declaration.registry import implements, register
+from dali_proxy.pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from dali_proxy.pipeline._graph import apply_operator
+from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.reader import ReaderMeta, ReaderOperator, ReaderPosition
 from pipeline import Pipeline, fn
-from pipeline._declaration import registry
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
-from pipeline._graph import apply_operator
-from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.reader import ReaderMeta, ReaderOperator, ReaderPosition
 from pipeline.tensors import TensorListCPU
 
 

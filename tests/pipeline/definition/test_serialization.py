@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dali_proxy.pipeline._declaration.registry import all_schemas, has_implementation, modules_of
+from dali_proxy.pipeline._declaration.schema import Role
+from dali_proxy.pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host, serialize_for_host
 from pipeline import Pipeline, errors, fn, pipeline_def, types
-from pipeline._declaration.registry import all_schemas, has_implementation, modules_of
-from pipeline._declaration.schema import Role
-from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
-from pipeline._definition.serializing import deserialize_for_host, serialize_for_host
 from tests.environment import with_project
 from tests.pipeline.graphs import graph_of
 
@@ -37,9 +37,9 @@ def run(pipe: Pipeline) -> list[Any]:
 
 HOST = """
 import sys
-from pipeline._definition.serializing import deserialize_for_host
+from dali_proxy.pipeline._definition.serializing import deserialize_for_host
 deserialize_for_host(sys.stdin.buffer.read()).build()
-print("pipeline._catalog" in sys.modules)
+print("dali_proxy.pipeline._catalog" in sys.modules)
 """
 
 
@@ -53,7 +53,7 @@ def test_hosts_import_only_the_operators_of_their_pipeline() -> None:
 
 ALONE = """
 import importlib, sys
-from pipeline._declaration.registry import has_implementation
+from dali_proxy.pipeline._declaration.registry import has_implementation
 for operator, device, *modules in map(str.split, sys.stdin):
     for module in modules:
         importlib.import_module(module)

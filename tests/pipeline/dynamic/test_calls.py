@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from dali_proxy.pipeline._executor.executor import Executor
 from pipeline import dynamic, fn, pipeline_def
-from pipeline._executor.executor import Executor
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
 IMAGES = [np.random.default_rng(n).integers(0, 255, (20 + n, 30, 3), dtype=np.uint8) for n in range(3)]

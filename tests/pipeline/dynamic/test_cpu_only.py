@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from dali_proxy.pipeline._dynamic import devices
 from pipeline import dynamic
-from pipeline._dynamic import devices
 from pipeline.errors import InputError
 from pipeline.torchvision import Resize
 

@@ -77,7 +77,7 @@ def test_write_into_memory_of_an_input_does_not_change_calls_that_are_pending(
 def test_result_that_nothing_else_holds_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     with dynamic.EvalMode.deferred:
         first = (dynamic.tensor([1, 2]) + 1).evaluate()
-        monkeypatch.setattr("pipeline._dynamic.arrays.copied", None)
+        monkeypatch.setattr("dali_proxy.pipeline._dynamic.arrays.copied", None)
         assert (first * 2).numpy().tolist() == [4, 6]
 
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._dynamic import context
+from dali_proxy.pipeline._dynamic.repeated_calls import RepeatedCall
 from pipeline import dynamic
-from pipeline._dynamic import context
-from pipeline._dynamic.repeated_calls import RepeatedCall
 from pipeline.errors import OperatorError
 
 

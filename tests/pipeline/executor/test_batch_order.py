@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._executor.batch_order import BatchOrder
 from pipeline import Pipeline, fn
-from pipeline._executor.batch_order import BatchOrder
 from pipeline.errors import OperatorError
 from tests import host_cupy
 from tests.pipeline.kernels.emulator import COMPILER

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.plan import SampleStep
+from dali_proxy.pipeline._compiler.rules.joint_draws import JointDraws
+from dali_proxy.pipeline._compiler.steps import chain
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from dali_proxy.pipeline._operators.geometry.flip import FlipCpu
 from pipeline import Pipeline, errors, fn
-from pipeline._compiler.plan import SampleStep
-from pipeline._compiler.rules.joint_draws import JointDraws
-from pipeline._compiler.steps import chain
-from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._operators.geometry.flip import FlipCpu
 from pipeline.tensors import TensorListCPU
 from tests import host_cupy
 from tests.pipeline.graphs import graph_of
@@ -30,7 +30,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every phase cheap, however busy the machine is."""
     for module in ("_executor.phase_costs", "_compiler.steps.chain"):
         monkeypatch.setattr(f"pipeline.{module}._CHEAP", 10**15)
-    monkeypatch.setattr("pipeline._executor.phase_costs._CHEAP_ON_GPU", 10**15)
+    monkeypatch.setattr("dali_proxy.pipeline._executor.phase_costs._CHEAP_ON_GPU", 10**15)
 
 
 def finishers(outputs: list[Any], on_caller: bool, count: int = 4, config: ExecutorConfig = CONFIG) -> list[str]:
@@ -89,7 +89,7 @@ def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
 
 
 def test_expensive_phase_does_not_run_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline._executor.phase_costs._CHEAP", 1)
+    monkeypatch.setattr("dali_proxy.pipeline._executor.phase_costs._CHEAP", 1)
     assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=True)
 
 

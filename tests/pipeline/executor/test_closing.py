@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.plan import Phase
+from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline import fn, types
-from pipeline._compiler.plan import Phase
-from pipeline._concurrency.work_queue import WorkQueue
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors import TensorListCPU
 from tests.pipeline.graphs import graph_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline._executor.depth import Depth
+from dali_proxy.pipeline._executor.depth import Depth
 
 
 class Executor:

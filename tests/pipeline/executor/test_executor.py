@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import errors, fn
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._rng import BatchKey
 from pipeline.tensors import TensorListCPU
 from tests.pipeline.graphs import graph_of
 

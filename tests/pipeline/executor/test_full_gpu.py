@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._cuda.errors import CudaError
 from pipeline import Pipeline, fn
-from pipeline._cuda.errors import CudaError
 from pipeline.errors import BuildError
 from tests import host_cupy
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from dali_proxy.pipeline._executor.device import BatchStream, Device
+from dali_proxy.pipeline._executor.running_batch import RunningBatch
+from dali_proxy.pipeline._operator_api.batch import Batch
 from pipeline import fn
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._executor.device import BatchStream, Device
-from pipeline._executor.running_batch import RunningBatch
-from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
 from pipeline.tensors import TensorListCPU
 from pipeline.types import BOOL
@@ -67,7 +67,7 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
 def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
     device = SimpleNamespace(device_id=0, kernels=object(), building=nullcontext, close=lambda: closed.append(True))
-    monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
+    monkeypatch.setattr("dali_proxy.pipeline._executor.executor.open_device", lambda graph, config: device)
     images = fn.decoders.image(fn.external_source(name="x"), device="mixed", dtype=BOOL)
     message = r"^fn.decoders.image: .*'dtype' must be one of"
     with host_cupy.installed(), pytest.raises(ArgumentValueError, match=message):

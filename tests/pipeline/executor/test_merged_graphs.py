@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._executor import depth
+from dali_proxy.pipeline._executor.executor import Executor
+from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
 from pipeline import Pipeline, fn, pipeline_def, types
-from pipeline._executor import depth
-from pipeline._executor.executor import Executor
-from pipeline._operator_api.joined_batches import MergedBatch
 from pipeline.auto_aug import auto_augment, rand_augment, trivial_augment
 from pipeline.errors import OperatorError
 from tests import host_cupy

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._executor.device import Device
+from dali_proxy.pipeline._executor.merging import MOST_SAMPLES, Merger
+from dali_proxy.pipeline._graph.selecting import select
+from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
+from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult
+from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline._strict import STRICT
 from pipeline import Pipeline, fn, types
-from pipeline._executor.device import Device
-from pipeline._executor.merging import MOST_SAMPLES, Merger
-from pipeline._graph.selecting import select
-from pipeline._operator_api.joined_batches import MergedBatch
-from pipeline._operator_api.request import BatchRequest, BatchResult
-from pipeline._rng import BatchKey
-from pipeline._strict import STRICT
 from pipeline.errors import OperatorError
 from pipeline.tensors.cpu import TensorListCPU
 from tests import host_cupy
@@ -161,7 +161,7 @@ def test_size_of_merged_batches_is_limited() -> None:
     sizes = [8] * (MOST_SAMPLES // 8 // 4)
     done: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline._executor.merging.MOST_SAMPLES", 20)
+        patch.setattr("dali_proxy.pipeline._executor.merging.MOST_SAMPLES", 20)
         results, merged = run([request(number, size, done) for number, size in enumerate(sizes)], together=True)
     assert merged == [16] * (len(sizes) // 2)
     assert all(result.error is None for result in results)

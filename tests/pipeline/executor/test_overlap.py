@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from dali_proxy.pipeline._graph import Graph
+from dali_proxy.pipeline._imaging.jpeg_region import decode_regions
+from dali_proxy.pipeline._operator_api.trace import Trace
+from dali_proxy.pipeline._operator_api.trace_file import ProcessSpans, save_spans
+from dali_proxy.pipeline._operators.decoding import image_batches
 from pipeline import fn
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._graph import Graph
-from pipeline._imaging.jpeg_region import decode_regions
-from pipeline._operator_api.trace import Trace
-from pipeline._operator_api.trace_file import ProcessSpans, save_spans
-from pipeline._operators.decoding import image_batches
 from pipeline.tensors import TensorListCPU
 from tests.pipeline.graphs import graph_of
 

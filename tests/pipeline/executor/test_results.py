@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._declaration import registry
+from dali_proxy.pipeline._declaration.registry import implements, register
+from dali_proxy.pipeline._declaration.schema import Input, OperatorSchema
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult
+from dali_proxy.pipeline._graph import apply_operator
+from dali_proxy.pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline import Pipeline, fn
-from pipeline._declaration import registry
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
-from pipeline._executor import BatchRequest, BatchResult
-from pipeline._graph import apply_operator
-from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline.errors import OperatorError
 from pipeline.tensors import TensorListCPU
 from tests.waiting import PATIENCE_S

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import Pipeline, fn, types
-from pipeline._operator_api.request import BatchRequest, BatchResult
-from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import TensorListCPU
 from tests import host_cupy
 from tests.pipeline.kernels.emulator import COMPILER

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.plan import BatchStep
+from dali_proxy.pipeline._compiler.rules.fused_images import FusedImages
+from dali_proxy.pipeline._compiler.steps.step import Step, Steps
+from dali_proxy.pipeline._concurrency.cost import Cost, Costs, spent
+from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._executor.statistics import Statistics, StepTimes
+from dali_proxy.pipeline._graph import Graph
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.plan import BatchStep
-from pipeline._compiler.rules.fused_images import FusedImages
-from pipeline._compiler.steps.step import Step, Steps
-from pipeline._concurrency.cost import Cost, Costs, spent
-from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor.statistics import Statistics, StepTimes
-from pipeline._graph import Graph
 from tests.pipeline.graphs import graph_of
 
 PAUSE = 0.02  # seconds

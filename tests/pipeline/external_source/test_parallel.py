@@ -20,8 +20,8 @@ import numpy as np
 import psutil
 import pytest
 
+from dali_proxy.pipeline._external_source.parallel.source import chunk_bounds
 from pipeline import Pipeline, errors, fn, types
-from pipeline._external_source.parallel.source import chunk_bounds
 from tests.pipeline.external_source import sources
 from tests.pipeline.external_source.sources import (
     Counting,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import xml.etree.ElementTree
 
-from pipeline._graph.diagram import Arrow, Box, Diagram
-from pipeline._graph.layout import BOX_HEIGHT, arrange
+from dali_proxy.pipeline._graph.diagram import Arrow, Box, Diagram
+from dali_proxy.pipeline._graph.layout import BOX_HEIGHT, arrange
 
 
 def test_boxes_do_not_overlap_and_lie_below_their_sources() -> None:

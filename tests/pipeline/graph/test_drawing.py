@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dali_proxy.pipeline._graph.drawing import draw
 from pipeline import Pipeline, fn
-from pipeline._graph.drawing import draw
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._declaration.registry import all_schemas
+from dali_proxy.pipeline._graph import Edge, Graph
+from dali_proxy.pipeline._graph.constants import constant_array
 from pipeline import Pipeline, errors, fn, ops, types
-from pipeline._declaration.registry import all_schemas
-from pipeline._graph import Edge, Graph
-from pipeline._graph.constants import constant_array
 from tests.pipeline import graphs
 
 

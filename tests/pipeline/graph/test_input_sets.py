@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._graph import DataNode
 from pipeline import Pipeline, fn, types
-from pipeline._graph import DataNode
 from tests.pipeline.graphs import graph_of
 
 IMAGES = np.random.default_rng(0).integers(0, 255, (2, 12, 16, 3), np.uint8)

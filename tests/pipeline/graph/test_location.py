@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._graph.location import SourceLocation, at_location, warn_caller
+from dali_proxy.pipeline._graph.location import SourceLocation, at_location, warn_caller
 from pipeline.errors import GraphError
 
 CALLS = """
-from pipeline._graph.location import SourceLocation, warn_caller
+from dali_proxy.pipeline._graph.location import SourceLocation, warn_caller
 found = SourceLocation.from_caller()
 warn_caller("not any more")
 """

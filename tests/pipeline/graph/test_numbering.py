@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._declaration.schema import Role
+from dali_proxy.pipeline._graph.selecting import select
 from pipeline import Pipeline, fn, pipeline_def, types
-from pipeline._declaration.schema import Role
-from pipeline._graph.selecting import select
 from tests.pipeline.graphs import graph_of
 
 

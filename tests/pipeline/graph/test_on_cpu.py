@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from dali_proxy.pipeline._declaration import registry
+from dali_proxy.pipeline._declaration.registry import register
+from dali_proxy.pipeline._declaration.schema import Input, OperatorSchema
+from dali_proxy.pipeline._graph import Graph, apply_operator
+from dali_proxy.pipeline._graph.builder import GraphBuilder
+from dali_proxy.pipeline._graph.on_cpu import move_to_cpu
 from pipeline import fn
-from pipeline._declaration import registry
-from pipeline._declaration.registry import register
-from pipeline._declaration.schema import Input, OperatorSchema
-from pipeline._graph import Graph, apply_operator
-from pipeline._graph.builder import GraphBuilder
-from pipeline._graph.on_cpu import move_to_cpu
 from pipeline.errors import DeviceError
 
 

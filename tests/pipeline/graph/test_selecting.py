@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._graph.branches import branch
+from dali_proxy.pipeline._graph.selecting import merge, select
 from pipeline import Pipeline, fn, types
-from pipeline._graph.branches import branch
-from pipeline._graph.selecting import merge, select
 from pipeline.errors import ArgumentValueError, GraphError, OperatorError
 
 WAYS = [

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging import crop_mirror_normalize, resize
-from pipeline._imaging.batch import ImageBatch
-from pipeline._imaging.native import compiled
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._imaging import crop_mirror_normalize, resize
+from dali_proxy.pipeline._imaging.batch import ImageBatch
+from dali_proxy.pipeline._imaging.native import compiled
+from dali_proxy.pipeline._kernels.samples import Samples
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 

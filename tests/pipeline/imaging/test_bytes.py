@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pipeline._imaging import native, resize
-from pipeline._imaging.byte_map import histograms, look_up
-from pipeline._imaging.color import scale_shift
-from pipeline._imaging.warp import warp_affine
+from dali_proxy.pipeline._imaging import native, resize
+from dali_proxy.pipeline._imaging.byte_map import histograms, look_up
+from dali_proxy.pipeline._imaging.color import scale_shift
+from dali_proxy.pipeline._imaging.warp import warp_affine
 
 compiled = native.compiled
 pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
@@ -29,7 +29,7 @@ def without() -> Iterator[pytest.MonkeyPatch]:
     """Disable the compiled loops until `undo`."""
     with pytest.MonkeyPatch.context() as patch:
         for module in MODULES:
-            patch.setattr(sys.modules[f"pipeline._imaging.{module}"], "compiled", None)
+            patch.setattr(sys.modules[f"dali_proxy.pipeline._imaging.{module}"], "compiled", None)
         yield patch
 
 

@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pipeline._imaging.convert import COLOR_CHANNELS, convert, convert_color
+from dali_proxy.pipeline._imaging.convert import COLOR_CHANNELS, convert, convert_color
 from tests.pipeline.imaging import oracle
 
 dali_fn = pytest.importorskip("nvidia.dali.fn")
 dali_types = pytest.importorskip("nvidia.dali.types")
 
-convert_module = importlib.import_module("pipeline._imaging.convert")  # the package has a function of this name
+convert_module = importlib.import_module(
+    "dali_proxy.pipeline._imaging.convert"
+)  # the package has a function of this name
 
 DALI_TYPES = {
     "bool": dali_types.BOOL,

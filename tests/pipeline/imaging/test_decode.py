@@ -14,11 +14,11 @@ import pytest
 import simplejpeg
 from PIL import EpsImagePlugin, Image
 
+from dali_proxy.pipeline._codecs.headers import read_headers
+from dali_proxy.pipeline._imaging.decode import OUTPUT_TYPES, decode
+from dali_proxy.pipeline._imaging.formats import FORMATS, peek
+from dali_proxy.pipeline._imaging.info import MOST_SCANS
 from pipeline import Pipeline, fn
-from pipeline._codecs.headers import read_headers
-from pipeline._imaging.decode import OUTPUT_TYPES, decode
-from pipeline._imaging.formats import FORMATS, peek
-from pipeline._imaging.info import MOST_SCANS
 from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import formats, oracle

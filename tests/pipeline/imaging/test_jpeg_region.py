@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline._imaging import decode, jpeg_region
-from pipeline._imaging.native import compiled
+from dali_proxy.pipeline._imaging import decode, jpeg_region
+from dali_proxy.pipeline._imaging.native import compiled
 from pipeline.errors import DecodeError
 from tests.pipeline.imaging.images import smooth
 

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline._imaging import crop_mirror_normalize, native, resize, transform_channels
-from pipeline._imaging.filters import plan_taps
+from dali_proxy.pipeline._imaging import crop_mirror_normalize, native, resize, transform_channels
+from dali_proxy.pipeline._imaging.filters import plan_taps
 
 compiled = native.compiled
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
@@ -26,7 +26,7 @@ def test_module_is_built_where_there_is_a_compiler() -> None:
 def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Disable the compiled loops."""
     for module in ("resample", "normalize"):
-        monkeypatch.setattr(sys.modules[f"pipeline._imaging.{module}"], "compiled", None)
+        monkeypatch.setattr(sys.modules[f"dali_proxy.pipeline._imaging.{module}"], "compiled", None)
     return monkeypatch
 
 
@@ -51,7 +51,7 @@ def test_resize_gives_the_same(shape: tuple[int, ...], interp: str, planar: bool
                 options = {"region": region, "interp": interp, "antialias": antialias, "planar": planar}
                 expected = resize(image, size, **options)
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(sys.modules["pipeline._imaging.resample"], "compiled", compiled)
+                    patch.setattr(sys.modules["dali_proxy.pipeline._imaging.resample"], "compiled", compiled)
                     made = resize(image, size, **options)
                 assert made.shape == expected.shape
                 # Weights have 15 bits: a sum next to a tie may round to the other side. Without antialiasing
@@ -90,7 +90,7 @@ def test_normalize_gives_the_same(
     made, expected = (np.empty((shape[2], *window[2:]), np.float32) for _ in range(2))
     options = {"window": window, "mirror": mirror, "scale": scale, "bias": bias, "fill": 7.0}
     crop_mirror_normalize(image, expected, **options)
-    without.setattr(sys.modules["pipeline._imaging.normalize"], "compiled", compiled)
+    without.setattr(sys.modules["dali_proxy.pipeline._imaging.normalize"], "compiled", compiled)
     crop_mirror_normalize(image, made, **options)
     np.testing.assert_allclose(made, expected, atol=2e-6)
 
@@ -175,7 +175,8 @@ def test_result_that_does_not_fit_is_refused() -> None:
 
 def test_module_can_be_left_out() -> None:
     program = (
-        "import os; os.environ['DALI_PROXY_NATIVE'] = '0'; from pipeline._imaging import native; print(native.compiled)"
+        "import os; os.environ['DALI_PROXY_NATIVE'] = '0'; "
+        "from dali_proxy.pipeline._imaging import native; print(native.compiled)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=True)
     assert done.stdout.strip() == "None"

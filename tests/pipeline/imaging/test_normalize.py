@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._imaging.convert import convert
-from pipeline._imaging.normalize import crop_mirror_normalize
+from dali_proxy.pipeline._imaging.convert import convert
+from dali_proxy.pipeline._imaging.normalize import crop_mirror_normalize
 from tests.pipeline.imaging import oracle
 
 dali_fn = pytest.importorskip("nvidia.dali.fn")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging import quantiles as module
-from pipeline._imaging.quantiles import normal_quantiles
+from dali_proxy.pipeline._imaging import quantiles as module
+from dali_proxy.pipeline._imaging.quantiles import normal_quantiles
 
 UNIT = 2.0**-53
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._imaging import resample
-from pipeline._imaging.filters import filter_name
-from pipeline._imaging.normalize import crop_mirror_normalize
-from pipeline._imaging.resample import resize
+from dali_proxy.pipeline._imaging import resample
+from dali_proxy.pipeline._imaging.filters import filter_name
+from dali_proxy.pipeline._imaging.normalize import crop_mirror_normalize
+from dali_proxy.pipeline._imaging.resample import resize
 from pipeline.types import DALIInterpType
 from tests.pipeline.imaging import oracle
 

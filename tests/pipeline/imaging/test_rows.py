@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline._imaging.reductions import REDUCTIONS, reduce
-from pipeline._imaging.rows import combine, contiguous, reduce_leading
+from dali_proxy.pipeline._imaging.reductions import REDUCTIONS, reduce
+from dali_proxy.pipeline._imaging.rows import combine, contiguous, reduce_leading
 
 SHAPES = [(61, 53, 3), (700, 5), (4096, 1), (20, 30, 4, 2), (7, 2), (0, 3), (40, 60)]
 

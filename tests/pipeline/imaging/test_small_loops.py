@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._audio import mel, silence, spectrum
-from pipeline._imaging import blobs, rows
-from pipeline._imaging.native import compiled
-from pipeline._imaging.points import map_points
-from pipeline._imaging.reductions import REDUCTIONS, reduce
-from pipeline._operators.audio import preemphasis_filter
-from pipeline._operators.boxes import bbox_windows, box_encoder, select_masks
+from dali_proxy.pipeline._audio import mel, silence, spectrum
+from dali_proxy.pipeline._imaging import blobs, rows
+from dali_proxy.pipeline._imaging.native import compiled
+from dali_proxy.pipeline._imaging.points import map_points
+from dali_proxy.pipeline._imaging.reductions import REDUCTIONS, reduce
+from dali_proxy.pipeline._operators.audio import preemphasis_filter
+from dali_proxy.pipeline._operators.boxes import bbox_windows, box_encoder, select_masks
 from pipeline.tensors import TensorListCPU
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the C module wasn't built")

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging import GaussianWindows
-from pipeline._imaging.native import compiled
-from pipeline._kernels.aligned_windows import aligned_windows
-from pipeline._kernels.axes import axis_tables
-from pipeline._kernels.samples import Samples
-from pipeline._operators.geometry import gpu_windows
-from pipeline._operators.geometry.slice_bounds import SliceBounds
+from dali_proxy.pipeline._imaging import GaussianWindows
+from dali_proxy.pipeline._imaging.native import compiled
+from dali_proxy.pipeline._kernels.aligned_windows import aligned_windows
+from dali_proxy.pipeline._kernels.axes import axis_tables
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._operators.geometry import gpu_windows
+from dali_proxy.pipeline._operators.geometry.slice_bounds import SliceBounds
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the C module wasn't built")
 
 MODULES = [
-    *(f"pipeline._kernels.{name}" for name in ("aligned_windows", "axes", "samples")),
-    *(f"pipeline._operators.geometry.{name}" for name in ("gpu_windows", "slice_bounds")),
-    "pipeline._imaging.blur",
+    *(f"dali_proxy.pipeline._kernels.{name}" for name in ("aligned_windows", "axes", "samples")),
+    *(f"dali_proxy.pipeline._operators.geometry.{name}" for name in ("gpu_windows", "slice_bounds")),
+    "dali_proxy.pipeline._imaging.blur",
 ]
 RNG = np.random.default_rng(0)
 SHAPES = RNG.integers(1, 200, (40, 3))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._imaging.window import extract
+from dali_proxy.pipeline._imaging.window import extract
 from tests.pipeline.imaging import oracle
 
 dali_fn = pytest.importorskip("nvidia.dali.fn")

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._ipc import arena_reader
-from pipeline._ipc.arena import Arena
-from pipeline._ipc.arena_reader import ArenaReader
-from pipeline._ipc.block_allocator import compiled
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.completion import CompletionReader, CompletionWriter
-from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, ProtocolError
-from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.messages import Codec
+from dali_proxy.pipeline._ipc import arena_reader
+from dali_proxy.pipeline._ipc.arena import Arena
+from dali_proxy.pipeline._ipc.arena_reader import ArenaReader
+from dali_proxy.pipeline._ipc.block_allocator import compiled
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.completion import CompletionReader, CompletionWriter
+from dali_proxy.pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, ProtocolError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.messages import Codec
 from tests.pipeline.ipc.processes import Child, Gate
 from tests.waiting import PATIENCE_S, wait_until
 

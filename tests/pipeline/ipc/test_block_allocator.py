@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline._ipc.block_allocator import BlockAllocator, compiled
+from dali_proxy.pipeline._ipc.block_allocator import BlockAllocator, compiled
 from tests.pipeline.ipc.test_arena import ARRAYS
 
 KINDS = [BlockAllocator, *([] if compiled is None else [compiled.BlockAllocator])]

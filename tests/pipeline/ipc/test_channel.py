@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._ipc import frames
-from pipeline._ipc.channel import Channel
-from pipeline._ipc.errors import (
+from dali_proxy.pipeline._ipc import frames
+from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.errors import (
     ChannelClosedError,
     ChannelOverflowError,
     ChannelTimeoutError,
     DescriptorLimitError,
     ProtocolError,
 )
-from pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, FrameParser, encode_frame
-from pipeline._ipc.messages import Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, FrameParser, encode_frame
+from dali_proxy.pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 

@@ -12,17 +12,17 @@ from typing import Annotated
 
 import pytest
 
-from pipeline._ipc import authentication, connecting
-from pipeline._ipc.channel_server import ChannelServer
-from pipeline._ipc.connecting import connect
-from pipeline._ipc.errors import (
+from dali_proxy.pipeline._ipc import authentication, connecting
+from dali_proxy.pipeline._ipc.channel_server import ChannelServer
+from dali_proxy.pipeline._ipc.connecting import connect
+from dali_proxy.pipeline._ipc.errors import (
     AuthenticationError,
     ChannelClosedError,
     ChannelRefusedError,
     ChannelTimeoutError,
     ProtocolError,
 )
-from pipeline._ipc.messages import Codec, Message, Meta
+from dali_proxy.pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline._ipc import completion
-from pipeline._ipc.completion import CompletionReader, CompletionWriter
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from dali_proxy.pipeline._ipc import completion
+from dali_proxy.pipeline._ipc.completion import CompletionReader, CompletionWriter
+from dali_proxy.pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
 from tests.waiting import PATIENCE_S, wait_until
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline._ipc.extents import Extents
+from dali_proxy.pipeline._ipc.extents import Extents
 
 
 def test_lowest_extent_is_taken_and_neighbours_merge():

@@ -8,9 +8,9 @@ import tempfile
 import numpy as np
 import pytest
 
-from pipeline._ipc import memory
-from pipeline._ipc.errors import DescriptorLimitError, IPCError, ProtocolError
-from pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc import memory
+from dali_proxy.pipeline._ipc.errors import DescriptorLimitError, IPCError, ProtocolError
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from tests.pipeline.ipc.processes import Child
 
 

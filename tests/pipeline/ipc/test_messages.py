@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.messages import U8, U64, Codec, Message, Meta
-from pipeline._strict import STRICT
+from dali_proxy.pipeline._ipc.errors import ProtocolError
+from dali_proxy.pipeline._ipc.messages import U8, U64, Codec, Message, Meta
+from dali_proxy.pipeline._strict import STRICT
 
 
 class Inner(Message, frozen=True):

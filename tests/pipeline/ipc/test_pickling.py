@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._ipc import pickling
+from dali_proxy.pipeline._ipc import pickling
 from pipeline.errors import SerializationError
 from tests.environment import with_project
 
@@ -30,7 +30,7 @@ def plus(number):
     return Adder()(number)
 
 def dumped(_=None):
-    from pipeline._ipc.pickling import dumps
+    from dali_proxy.pipeline._ipc.pickling import dumps
     return dumps(plus, {}).hex()
 
 if __name__ == "__main__":
@@ -60,7 +60,7 @@ print(job.dumped())
 
 LOADS = """
 import sys
-from pipeline._ipc.pickling import loads
+from dali_proxy.pipeline._ipc.pickling import loads
 for line in sys.stdin:
     print(loads(bytes.fromhex(line))(1))
 """

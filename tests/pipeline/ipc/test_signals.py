@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._ipc.block_allocator import compiled
-from pipeline._ipc.connecting import connect
-from pipeline._ipc.messages import Codec
-from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, hold, let_through, release
+from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
+from dali_proxy.pipeline._ipc.block_allocator import compiled
+from dali_proxy.pipeline._ipc.connecting import connect
+from dali_proxy.pipeline._ipc.messages import Codec
+from dali_proxy.pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, hold, let_through, release
 
 
 class LateError(TimeoutError):
@@ -276,7 +276,7 @@ def test_alarm_while_connecting(tmp_path: Path) -> None:
 def test_python_does_the_same_without_the_compiled_module() -> None:
     script = (
         "import signal\n"
-        "from pipeline._ipc.signals import deferred_signals\n"
+        "from dali_proxy.pipeline._ipc.signals import deferred_signals\n"
         "with deferred_signals:\n"
         "    signal.raise_signal(signal.SIGINT)\n"
         "    print('inside')\n"

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._cuda.compiler import read_source
-from pipeline._cuda.launch import THREADS, Launch
+from dali_proxy.pipeline._cuda.compiler import read_source
+from dali_proxy.pipeline._cuda.launch import THREADS, Launch
 from tests.built import built
 
 # A build with the <math.h> of C takes less than half as long as one with the templates of C++.

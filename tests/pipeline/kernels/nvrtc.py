@@ -7,7 +7,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-from pipeline._cuda.compiler import compile_options, read_source
+from dali_proxy.pipeline._cuda.compiler import compile_options, read_source
 from tests.built import built
 
 

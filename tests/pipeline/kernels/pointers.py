@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._cuda.compiler import read_source
-from pipeline._cuda.launch import Launch, address_offsets
+from dali_proxy.pipeline._cuda.compiler import read_source
+from dali_proxy.pipeline._cuda.launch import Launch, address_offsets
 
 __all__ = ["check_addresses"]
 

@@ -10,23 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import Launch
-from pipeline._kernels import Samples
-from pipeline._kernels.axes import axis_tables, whole_image
-from pipeline._kernels.byte_map import CountedMap
-from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.filter import plan_filter_images
-from pipeline._kernels.join import plan_join
-from pipeline._kernels.jpeg import JpegPlan
-from pipeline._kernels.lookup import plan_look_up
-from pipeline._kernels.nv12 import plan_nv12_to_pixels
-from pipeline._kernels.one_hot import plan_one_hot
-from pipeline._kernels.reduce import ReductionPlan
-from pipeline._kernels.resample import ResamplePlan
-from pipeline._kernels.standardize import Spread, plan_standardize
-from pipeline._kernels.strided_copy import plan_strided_copy
-from pipeline._kernels.warp import plan_warp_affine
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._cuda.launch import Launch
+from dali_proxy.pipeline._kernels import Samples
+from dali_proxy.pipeline._kernels.axes import axis_tables, whole_image
+from dali_proxy.pipeline._kernels.byte_map import CountedMap
+from dali_proxy.pipeline._kernels.expression import PixelExpression
+from dali_proxy.pipeline._kernels.filter import plan_filter_images
+from dali_proxy.pipeline._kernels.join import plan_join
+from dali_proxy.pipeline._kernels.jpeg import JpegPlan
+from dali_proxy.pipeline._kernels.lookup import plan_look_up
+from dali_proxy.pipeline._kernels.nv12 import plan_nv12_to_pixels
+from dali_proxy.pipeline._kernels.one_hot import plan_one_hot
+from dali_proxy.pipeline._kernels.reduce import ReductionPlan
+from dali_proxy.pipeline._kernels.resample import ResamplePlan
+from dali_proxy.pipeline._kernels.standardize import Spread, plan_standardize
+from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
+from dali_proxy.pipeline._kernels.warp import plan_warp_affine
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import emulator
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.join import plan_join
-from pipeline._kernels.one_hot import plan_one_hot
-from pipeline._kernels.samples import Samples
-from pipeline._kernels.standardize import Spread, plan_standardize
+from dali_proxy.pipeline._kernels.join import plan_join
+from dali_proxy.pipeline._kernels.one_hot import plan_one_hot
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline.errors import PipelineError
 
 

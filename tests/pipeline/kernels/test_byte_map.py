@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
-from pipeline._kernels.byte_map import CountedMap, Rule
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._imaging.byte_map import (
+    auto_contrast_tables,
+    contrast_tables,
+    equalization_tables,
+    histograms,
+    look_up,
+)
+from dali_proxy.pipeline._kernels.byte_map import CountedMap, Rule
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 SHAPES = ((17, 9, 3), (40, 41, 3), (1, 1, 3), (0, 4, 3), (6, 5, 3))

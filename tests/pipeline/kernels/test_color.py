@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging import color_matrix, scale_shift, transform_channels
-from pipeline._imaging.convert import COLOR_CHANNELS, convert, convert_color
+from dali_proxy.pipeline._imaging import color_matrix, scale_shift, transform_channels
+from dali_proxy.pipeline._imaging.convert import COLOR_CHANNELS, convert, convert_color
 
 MATRIX = np.array([[0.5, 0.25, -0.3], [0.1, 1.2, 0.0], [-1.0, 0.7, 0.9]])
 OFFSET = np.array([3.25, -20.0, 0.1])

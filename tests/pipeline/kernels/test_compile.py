@@ -8,41 +8,41 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pipeline._kernels
-from pipeline._audio.resampling import SincFilter
-from pipeline._cuda.launch import CTYPES, Launch
-from pipeline._imaging.filter2d import Border
-from pipeline._imaging.patches import ORDERS, PatchLayout
-from pipeline._imaging.reductions import REDUCTIONS, result_dtype
-from pipeline._kernels.audio.elementwise import plan_preemphasize
-from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
-from pipeline._kernels.audio.resample_signal import plan_resample_signal
-from pipeline._kernels.audio.silence import SilencePlan
-from pipeline._kernels.audio.spectrogram import SpectrogramPlan
-from pipeline._kernels.axes import axis_tables
-from pipeline._kernels.byte_map import CountedMap, Rule
-from pipeline._kernels.clahe import ClahePlan
-from pipeline._kernels.draws import plan_draws
-from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
-from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.filter import plan_filter_images
-from pipeline._kernels.inflate import BLOCK, plan_inflate
-from pipeline._kernels.join import plan_join
-from pipeline._kernels.jpeg import JpegPlan
-from pipeline._kernels.lookup import plan_look_up
-from pipeline._kernels.noise import Noise
-from pipeline._kernels.nv12 import plan_nv12_to_pixels
-from pipeline._kernels.one_hot import plan_one_hot
-from pipeline._kernels.paste_regions import REGION, plan_paste_regions
-from pipeline._kernels.point_maps import shifts
-from pipeline._kernels.reduce import ReductionPlan
-from pipeline._kernels.resample import ResamplePlan
-from pipeline._kernels.samples import Samples
-from pipeline._kernels.standardize import Spread, plan_standardize
-from pipeline._kernels.strided_copy import plan_strided_copy
-from pipeline._kernels.vectors import stored_vectors
-from pipeline._kernels.warp import plan_warp_affine
-from pipeline._rng import BatchKey, Distribution, RandomState
+import dali_proxy.pipeline._kernels
+from dali_proxy.pipeline._audio.resampling import SincFilter
+from dali_proxy.pipeline._cuda.launch import CTYPES, Launch
+from dali_proxy.pipeline._imaging.filter2d import Border
+from dali_proxy.pipeline._imaging.patches import ORDERS, PatchLayout
+from dali_proxy.pipeline._imaging.reductions import REDUCTIONS, result_dtype
+from dali_proxy.pipeline._kernels.audio.elementwise import plan_preemphasize
+from dali_proxy.pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
+from dali_proxy.pipeline._kernels.audio.resample_signal import plan_resample_signal
+from dali_proxy.pipeline._kernels.audio.silence import SilencePlan
+from dali_proxy.pipeline._kernels.audio.spectrogram import SpectrogramPlan
+from dali_proxy.pipeline._kernels.axes import axis_tables
+from dali_proxy.pipeline._kernels.byte_map import CountedMap, Rule
+from dali_proxy.pipeline._kernels.clahe import ClahePlan
+from dali_proxy.pipeline._kernels.draws import plan_draws
+from dali_proxy.pipeline._kernels.encode_boxes import SCALING, BoxEncoding
+from dali_proxy.pipeline._kernels.expression import PixelExpression
+from dali_proxy.pipeline._kernels.filter import plan_filter_images
+from dali_proxy.pipeline._kernels.inflate import BLOCK, plan_inflate
+from dali_proxy.pipeline._kernels.join import plan_join
+from dali_proxy.pipeline._kernels.jpeg import JpegPlan
+from dali_proxy.pipeline._kernels.lookup import plan_look_up
+from dali_proxy.pipeline._kernels.noise import Noise
+from dali_proxy.pipeline._kernels.nv12 import plan_nv12_to_pixels
+from dali_proxy.pipeline._kernels.one_hot import plan_one_hot
+from dali_proxy.pipeline._kernels.paste_regions import REGION, plan_paste_regions
+from dali_proxy.pipeline._kernels.point_maps import shifts
+from dali_proxy.pipeline._kernels.reduce import ReductionPlan
+from dali_proxy.pipeline._kernels.resample import ResamplePlan
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.standardize import Spread, plan_standardize
+from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
+from dali_proxy.pipeline._kernels.vectors import stored_vectors
+from dali_proxy.pipeline._kernels.warp import plan_warp_affine
+from dali_proxy.pipeline._rng import BatchKey, Distribution, RandomState
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 from tests.pipeline.kernels.runners import cropped_resized_normalized
@@ -259,7 +259,7 @@ def test_jpeg_compiles() -> None:
 
 
 def test_sources_are_all_used_above() -> None:
-    folder = Path(pipeline._kernels.__file__).parent / "cuda"
+    folder = Path(dali_proxy.pipeline._kernels.__file__).parent / "cuda"
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
         "audio/elementwise.cu",
         "audio/matrix_axis.cu",

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging.filter2d import Border, filter2d
-from pipeline._kernels.filter import plan_filter_images
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._imaging.filter2d import Border, filter2d
+from dali_proxy.pipeline._kernels.filter import plan_filter_images
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 SHAPES = ((17, 9, 3), (2, 5, 3), (1, 30, 3), (12, 4, 3))

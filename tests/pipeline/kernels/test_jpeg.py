@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from pipeline._kernels.jpeg import JpegPlan
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.jpeg import JpegPlan
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 SHAPES = ((37, 53), (16, 32), (1, 1), (3, 5), (50, 4), (0, 7), (64, 18), (130, 170))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.lookup import plan_look_up
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.lookup import plan_look_up
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline._kernels.merging import groups_of, merged_extents
+from dali_proxy.pipeline._kernels.merging import groups_of, merged_extents
 
 ARRAY = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
 SINGLE = np.arange(12).reshape(2, 1, 6).transpose(0, 2, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.noise import Noise
+from dali_proxy.pipeline._kernels.noise import Noise
 
 COUNT = 40_000
 SEEDS = np.array([1, 1 << 63], np.uint64)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.nv12 import plan_nv12_to_pixels
-from pipeline._kernels.samples import Samples
-from pipeline._video.gpu_pixels import planes_of
-from pipeline._video.pixels import Pixels, color_matrix
+from dali_proxy.pipeline._kernels.nv12 import plan_nv12_to_pixels
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._video.gpu_pixels import planes_of
+from dali_proxy.pipeline._video.pixels import Pixels, color_matrix
 from pipeline.errors import PipelineError
 from pipeline.types import DALIImageType
 from tests.clips import Clips, decode_from_start

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
-from pipeline._kernels.reduce import ReductionPlan
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
+from dali_proxy.pipeline._kernels.reduce import ReductionPlan
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 SHAPES = ((5, 7, 3), (40, 41, 3), (0, 4, 3), (1, 1, 3))

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline._imaging import resize
-from pipeline._kernels import evaluate
-from pipeline._kernels.axes import axis_tables, keeps_rows
-from pipeline._kernels.resample import ResamplePlan
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._imaging import resize
+from dali_proxy.pipeline._kernels import evaluate
+from dali_proxy.pipeline._kernels.axes import axis_tables, keeps_rows
+from dali_proxy.pipeline._kernels.resample import ResamplePlan
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import reference

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline._cuda.launch import Launch
-from pipeline._cuda.staging import ALIGNMENT, pack_tables
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._cuda.launch import Launch
+from dali_proxy.pipeline._cuda.staging import ALIGNMENT, pack_tables
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline._kernels import evaluate
-from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels import evaluate
+from dali_proxy.pipeline._kernels.expression import PixelExpression
+from dali_proxy.pipeline._kernels.samples import Samples
 from tests.pipeline.kernels.runners import Express, expressed
 
 FLOAT = np.dtype(np.float32)

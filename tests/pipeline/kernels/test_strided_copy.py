@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline._cuda.launch import CTYPES, Launch
-from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.samples import Samples
-from pipeline._kernels.strided_copy import plan_strided_copy
+from dali_proxy.pipeline._cuda.launch import CTYPES, Launch
+from dali_proxy.pipeline._kernels.expression import PixelExpression
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline.errors import PipelineError
 from tests.pipeline.kernels import reference
 from tests.pipeline.kernels.runners import GpuRunner

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging.warp import warp_affine
-from pipeline._kernels.samples import Samples
-from pipeline._kernels.warp import plan_warp_affine
+from dali_proxy.pipeline._imaging.warp import warp_affine
+from dali_proxy.pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.warp import plan_warp_affine
 from pipeline.errors import PipelineError
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._graph.graph import GraphNode
-from pipeline._operator_api.arguments import Arguments
-from pipeline._operators.geometry.crop import CROP
+from dali_proxy.pipeline._graph.graph import GraphNode
+from dali_proxy.pipeline._operator_api.arguments import Arguments
+from dali_proxy.pipeline._operators.geometry.crop import CROP
 from pipeline.tensors.cpu import TensorListCPU
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from pipeline import Pipeline, fn, types
-from pipeline._operator_api.memoize import ArgumentCache
 
 
 def batch(size: int) -> Any:

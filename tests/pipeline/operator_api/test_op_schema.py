@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._operator_api.op_schema import OpSchema, OpSpec, find_schema
 from pipeline import DataNode, Pipeline, fn, ops, types
-from pipeline._operator_api.op_schema import OpSchema, OpSpec, find_schema
 
 
 def schema(name: str) -> OpSchema:

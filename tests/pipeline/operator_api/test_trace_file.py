@@ -6,8 +6,8 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
-from pipeline._operator_api.trace import Span
-from pipeline._operator_api.trace_file import ProcessSpans, save_spans
+from dali_proxy.pipeline._operator_api.trace import Span
+from dali_proxy.pipeline._operator_api.trace_file import ProcessSpans, save_spans
 
 
 def test_arrows_of_a_batch_follow_the_ends_of_its_spans(tmp_path: Path) -> None:

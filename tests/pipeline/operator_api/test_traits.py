@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pipeline._declaration import registry
-from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import OperatorSchema
-from pipeline._operator_api.gpu_operator import GpuOperator
-from pipeline._operator_api.operator import BatchOperator, SampleOperator
-from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operator_api.traits import Traits
+from dali_proxy.pipeline._declaration import registry
+from dali_proxy.pipeline._declaration.registry import implements, register
+from dali_proxy.pipeline._declaration.schema import OperatorSchema
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator
+from dali_proxy.pipeline._operator_api.operator import BatchOperator, SampleOperator
+from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
+from dali_proxy.pipeline._operator_api.traits import Traits
 
 
 @pytest.mark.parametrize(

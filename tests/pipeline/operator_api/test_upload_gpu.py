@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._cuda.pinned import PinnedMemory
+from dali_proxy.pipeline._ipc.arena_reader import ArenaReader
+from dali_proxy.pipeline._ipc.memory import SharedBlock
 from pipeline import Pipeline, fn
-from pipeline._cuda.pinned import PinnedMemory
-from pipeline._ipc.arena_reader import ArenaReader
-from pipeline._ipc.memory import SharedBlock
 from pipeline.tensors import TensorListCPU
 
 pytestmark = pytest.mark.gpu

@@ -53,7 +53,7 @@ def run_ours(
 
 def as_dali() -> AbstractContextManager[Any]:
     """Return a context in which arguments have DALI's defaults, as in scripts that import `nvidia.dali`."""
-    return patch("pipeline._graph.nodes.follows_dali", lambda: True)
+    return patch("dali_proxy.pipeline._graph.nodes.follows_dali", lambda: True)
 
 
 def run_dali(

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._declaration.registry import lookup
 from pipeline import Pipeline, fn
-from pipeline._declaration.registry import lookup
 from pipeline.tfrecord import FixedLenFeature, int64
 from tests.pipeline.readers.wire import datum, example, image_record, tensor, tensors, write_recordio, write_tfrecord
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pipeline
-from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
+from dali_proxy.pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 from pipeline.errors import PipelineError
 
 NAMES = ["c.jpg", "a.jpg", "b.jpg", "d.jpg"]

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._declaration import registry
+from dali_proxy.pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from dali_proxy.pipeline._executor import BatchRequest, BatchResult
+from dali_proxy.pipeline._graph import apply_operator
+from dali_proxy.pipeline._operator_api.operator import OutputSpec
+from dali_proxy.pipeline._readers.arguments import READER_ARGUMENTS
+from dali_proxy.pipeline._readers.data_reader import reads
+from dali_proxy.pipeline._readers.loader import Loader
 from pipeline import Pipeline, errors
-from pipeline._declaration import registry
-from pipeline._declaration.schema import Argument, Kind, OperatorSchema
-from pipeline._executor import BatchRequest, BatchResult
-from pipeline._graph import apply_operator
-from pipeline._operator_api.operator import OutputSpec
-from pipeline._readers.arguments import READER_ARGUMENTS
-from pipeline._readers.data_reader import reads
-from pipeline._readers.loader import Loader
 from pipeline.tensors.cpu import Array
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import pipeline
+from dali_proxy.pipeline._bulk.read_file import read_file
+from dali_proxy.pipeline._operators.decoding.numpy_file import parse_npy
+from dali_proxy.pipeline._readers.npy_file import NpyFile
 from pipeline import Pipeline, fn
-from pipeline._bulk.read_file import read_file
-from pipeline._operators.decoding.numpy_file import parse_npy
-from pipeline._readers.npy_file import NpyFile
 from pipeline.errors import DecodeError, PipelineError
 
 HUGE = (1 << 16, 1 << 14, 64)  # 64 GiB of bytes, which no file system allocates

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dali_proxy.pipeline._readers.order import (
+    BufferShuffled,
+    EpochShuffled,
+    Order,
+    Sequential,
+    permutation,
+    shuffle_by_buffer,
+)
+from dali_proxy.pipeline._readers.sharding import Cursor, Sharding
+from dali_proxy.pipeline._rng import BatchKey
 from pipeline import errors
-from pipeline._readers.order import BufferShuffled, EpochShuffled, Order, Sequential, permutation, shuffle_by_buffer
-from pipeline._readers.sharding import Cursor, Sharding
-from pipeline._rng import BatchKey
 from tests.pipeline.readers.data import flat, reading, take, write_files
 
 

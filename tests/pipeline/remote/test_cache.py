@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._remote import cache as cache_module
-from pipeline._remote.cache import DiskCache, disk_cache
+from dali_proxy.pipeline._remote import cache as cache_module
+from dali_proxy.pipeline._remote.cache import DiskCache, disk_cache
 from pipeline.errors import ArgumentValueError
 
 HEAD = 20  # bytes of each file besides its content

@@ -18,9 +18,9 @@ import cv2
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._remote.data_file import Blocks
+from dali_proxy.pipeline._remote.reading import REMOTE_THREADS
 from pipeline import Pipeline, fn, tfrecord
-from pipeline._remote.data_file import Blocks
-from pipeline._remote.reading import REMOTE_THREADS
 from pipeline.errors import BuildError, OperatorError, PipelineError
 from tests.clips import Clips
 from tests.pipeline.readers.wire import image_record, write_recordio
@@ -34,7 +34,7 @@ asyn.get_loop()  # its thread lasts until the interpreter ends
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
     """A server of images of two classes, records, an archive and an array."""
-    monkeypatch.setattr("pipeline._remote.reading._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("dali_proxy.pipeline._remote.reading._FIRST_PAUSE", 0.001)
     for label in ("a", "b"):
         (tmp_path / label).mkdir()
         for number in range(40):
@@ -221,7 +221,7 @@ def test_second_run_reads_from_the_cache(web: WebServer, tmp_path: Path, monkeyp
 
 
 def test_blocks_in_memory_are_limited(web: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline._remote.data_file._BLOCK", 100)
+    monkeypatch.setattr("dali_proxy.pipeline._remote.data_file._BLOCK", 100)
     content = np.random.default_rng(1).bytes(1000)
     (tmp_path / "big").write_bytes(content)
     blocks = Blocks(300)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from dali_proxy.pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline import errors, types
-from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DTYPES = [dtype for dtype in types.DALIDataType if types.NO_TYPE < dtype <= types.BOOL]

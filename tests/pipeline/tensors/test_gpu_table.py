@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.samples import Samples
+from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline.tensors import TensorListGPU
 from pipeline.types import INT16
 

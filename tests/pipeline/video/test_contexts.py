@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._video.clip import Clip
-from pipeline._video.contexts import Contexts
-from pipeline._video.decoder import Decoder
-from pipeline._video.frames import Decoders
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.contexts import Contexts
+from dali_proxy.pipeline._video.decoder import Decoder
+from dali_proxy.pipeline._video.frames import Decoders
 from tests.clips import KINDS, Kind, decode_from_start, encode
 
 BEGIN = 61  # number of the second clip's first frame

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline._video.clip import Clip
-from pipeline._video.decoder import Decoder
-from pipeline._video.frames import Decoders, read_frames
-from pipeline._video.pixels import Pixels
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.decoder import Decoder
+from dali_proxy.pipeline._video.frames import Decoders, read_frames
+from dali_proxy.pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of, remux

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._kernels import Samples
+from dali_proxy.pipeline._video import nvdec
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.decoder import Decoder
+from dali_proxy.pipeline._video.frames import Decoders, read_frames
+from dali_proxy.pipeline._video.gpu_pixels import planes_of
+from dali_proxy.pipeline._video.nvdec import Encoding, refusal
+from dali_proxy.pipeline._video.targets import target_for
 from pipeline import Pipeline, fn, types
-from pipeline._cuda.context import KernelContext
-from pipeline._kernels import Samples
-from pipeline._video import nvdec
-from pipeline._video.clip import Clip
-from pipeline._video.decoder import Decoder
-from pipeline._video.frames import Decoders, read_frames
-from pipeline._video.gpu_pixels import planes_of
-from pipeline._video.nvdec import Encoding, refusal
-from pipeline._video.targets import target_for
 from pipeline.types import DALIImageType
 from tests.clips import COUNT, KINDS, Kind, decode_from_start, encode, needs_nvdec, number_of
 
@@ -110,7 +110,7 @@ def test_frames_equal_the_cpu(name: str, large: dict[str, Path]) -> None:
 
 
 def test_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline._video.clip._warned_reasons", set())
+    monkeypatch.setattr("dali_proxy.pipeline._video.clip._warned_reasons", set())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         made = [decode_by_operator(large["av1.mp4"], device) for device in (None, 0)]
@@ -138,7 +138,7 @@ def test_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest
 def test_videos_that_the_gpu_refuses_are_decoded_on_the_cpu(
     kind: Kind, size: tuple[int, int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline._video.clip._warned_reasons", set())
+    monkeypatch.setattr("dali_proxy.pipeline._video.clip._warned_reasons", set())
     path = tmp_path / "clip.mkv"
     encode(path, kind, 5, size)
     frames = [4, 0, 2, 0, -1]
@@ -190,7 +190,9 @@ def test_videos_share_decoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Sessions of NVDEC take long to create, so videos with the same encoding share them."""
     made: list[int] = []
     of_clip = nvdec.acceleration
-    monkeypatch.setattr("pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
+    monkeypatch.setattr(
+        "dali_proxy.pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id)
+    )
     names = [str(tmp_path / f"{number}.mp4") for number in range(12)]
     for number, name in enumerate(names):
         encode(Path(name), KINDS["h264.mp4"], 24, SIZE, begin=number)
@@ -216,7 +218,9 @@ def test_videos_share_decoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_encoded_bytes_share_decoders(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     of_clip = nvdec.acceleration
-    monkeypatch.setattr("pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
+    monkeypatch.setattr(
+        "dali_proxy.pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id)
+    )
     with Pipeline(batch_size=3, num_threads=2, device_id=0) as pipe:
         pipe.set_outputs(fn.decoders.video(fn.external_source(name="x"), device="mixed", frames=[30, 2, 3]))
     for _ in range(4):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._video.clip import Clip
-from pipeline._video.frames import Decoders, read_frames
-from pipeline._video.pixels import Pixels
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.frames import Decoders, read_frames
+from dali_proxy.pipeline._video.pixels import Pixels
 from pipeline.errors import DeviceError
 from pipeline.types import DALIImageType
 from tests.clips import Clips

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._video import pixels
-from pipeline._video.native import compiled
-from pipeline._video.pixels import Pixels, color_matrix, color_table
+from dali_proxy.pipeline._video import pixels
+from dali_proxy.pipeline._video.native import compiled
+from dali_proxy.pipeline._video.pixels import Pixels, color_matrix, color_table
 from pipeline.types import DALIImageType
 from tests.clips import Clips, decode_from_start
 

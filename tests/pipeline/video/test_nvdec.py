@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline._video import clip, nvdec
-from pipeline._video.clip import Clip
-from pipeline._video.frames import Decoders, read_frames
-from pipeline._video.nvdec import Encoding, refusal
-from pipeline._video.pixels import Pixels
+from dali_proxy.pipeline._video import clip, nvdec
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.frames import Decoders, read_frames
+from dali_proxy.pipeline._video.nvdec import Encoding, refusal
+from dali_proxy.pipeline._video.pixels import Pixels
 from pipeline.errors import DeviceError
 from pipeline.types import DALIImageType
 from tests.clips import Clips, Kind, encode, number_of

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging import convert_color
-from pipeline._video.clip import Clip
-from pipeline._video.frames import Decoders, read_frames
-from pipeline._video.pixels import Pixels
+from dali_proxy.pipeline._imaging import convert_color
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.frames import Decoders, read_frames
+from dali_proxy.pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError
 from pipeline.types import DALIImageType
 from tests.clips import Clips, Kind, encode

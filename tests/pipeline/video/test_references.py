@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline._video.clip import Clip
-from pipeline._video.decoder import Decoder
-from pipeline._video.references import Unreferenced
+from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.decoder import Decoder
+from dali_proxy.pipeline._video.references import Unreferenced
 from tests.clips import COUNT, Clips, decode_from_start
 
 PictureType = pytest.importorskip("av.video.frame").PictureType

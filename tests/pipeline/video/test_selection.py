@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline._video.selection import PAD_MODES, FrameSelection, pad_frames
+from dali_proxy.pipeline._video.selection import PAD_MODES, FrameSelection, pad_frames
 from pipeline.errors import ArgumentValueError, PipelineError
 
 

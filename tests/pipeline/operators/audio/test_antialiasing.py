@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._audio import resampling
 from pipeline import dynamic
-from pipeline._audio import resampling
 from tests.pipeline.operators.both import Array, as_dali, run_dali, run_ours
 
 RATES = [(44_100, 16_000), (48_000, 22_050), (48_000, 8_000), (44_100, 43_999)]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._audio import flac, resampling
-from pipeline._audio.flac import FlacFile
+from dali_proxy.pipeline._audio import flac, resampling
+from dali_proxy.pipeline._audio.flac import FlacFile
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, Output, run_ours
 
@@ -74,7 +74,7 @@ def test_resampling_a_long_signal_is_exact_to_its_end() -> None:
 
 def test_resampling_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = resampled(SIGNAL, scale=0.7)
-    monkeypatch.setattr("pipeline._audio.resampling._BLOCK", 100)
+    monkeypatch.setattr("dali_proxy.pipeline._audio.resampling._BLOCK", 100)
     assert np.array_equal(resampled(SIGNAL, scale=0.7), whole)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._audio.decibels import to_decibels
-from pipeline._audio.spectrum import power_spectrum
+from dali_proxy.pipeline._audio.decibels import to_decibels
+from dali_proxy.pipeline._audio.spectrum import power_spectrum
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, run_ours
 
@@ -90,7 +90,7 @@ def test_integers_are_computed_in_float32(operator: str) -> None:
 
 def test_spectrogram_of_a_long_signal_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run("spectrogram", SIGNAL, window_length=16, window_step=3)
-    monkeypatch.setattr("pipeline._audio.spectrum._BLOCK", 100)
+    monkeypatch.setattr("dali_proxy.pipeline._audio.spectrum._BLOCK", 100)
     blocks = run("spectrogram", SIGNAL, window_length=16, window_step=3)
     np.testing.assert_allclose(blocks, whole, rtol=1e-5, atol=1e-6)  # OpenCV transforms a few rows in another way
 

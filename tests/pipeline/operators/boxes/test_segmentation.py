@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging.blobs import blob_boxes
+from dali_proxy.pipeline._imaging.blobs import blob_boxes
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, run_dali, run_ours
 

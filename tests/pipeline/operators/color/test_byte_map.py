@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._graph import apply_operator
-from pipeline._imaging.byte_map import histograms, look_up
+from dali_proxy.pipeline._graph import apply_operator
+from dali_proxy.pipeline._imaging.byte_map import histograms, look_up
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_ours, sample_images
 
 EXTENTS = {"F": 3, "C": 3}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._imaging import decode, jpeg_region
+from dali_proxy.pipeline._operators.decoding import image_batches
 from pipeline import Pipeline, errors, fn, types
-from pipeline._imaging import decode, jpeg_region
-from pipeline._operators.decoding import image_batches
 from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array
 

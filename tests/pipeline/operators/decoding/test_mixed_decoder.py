@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dali_proxy.pipeline._codecs import EncodedBatch, GpuDecoder, missing_codec_reason
+from dali_proxy.pipeline._operators.decoding import image
 from pipeline import Pipeline, fn
-from pipeline._codecs import EncodedBatch, GpuDecoder, missing_codec_reason
-from pipeline._operators.decoding import image
 from pipeline.errors import OperatorError
 from pipeline.types import FLOAT, GRAY, UINT8, UINT16
 from tests import host_cupy

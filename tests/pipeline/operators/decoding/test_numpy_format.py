@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._operators.decoding.numpy_file import parse_npy
 from pipeline import Pipeline, fn
-from pipeline._operators.decoding.numpy_file import parse_npy
 from pipeline.errors import DecodeError, PipelineError
 from tests.pipeline.operators.both import refused_by_both, run_dali, run_ours
 

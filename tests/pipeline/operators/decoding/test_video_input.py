@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dali_proxy import DALIServer
+from dali_proxy.pipeline._operators.decoding.inputs_video import VideoInput
 from pipeline import Pipeline, errors, fn
-from pipeline._operators.decoding.inputs_video import VideoInput
 from tests import host_cupy
 from tests.clips import COUNT, Clips, number_of
 from tests.pipeline.kernels import emulator

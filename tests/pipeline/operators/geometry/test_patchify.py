@@ -9,10 +9,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._imaging import patches
+from dali_proxy.pipeline._imaging.patches import PatchLayout, smart_sizes
 from pipeline import types
-from pipeline._cuda.context import KernelContext
-from pipeline._imaging import patches
-from pipeline._imaging.patches import PatchLayout, smart_sizes
 from pipeline.errors import PipelineError
 from tests import host_cupy
 from tests.pipeline.kernels import emulator

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._imaging import resize
-from pipeline._operators.geometry import random_windows
-from pipeline._operators.geometry.random_windows import RandomWindows
+from dali_proxy.pipeline._imaging import resize
+from dali_proxy.pipeline._operators.geometry import random_windows
+from dali_proxy.pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline.errors import PipelineError
 from pipeline.types import FLOAT, INTERP_CUBIC
 from tests.pipeline.imaging.images import pillow, smooth, with_orientation

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dali_proxy.pipeline._operators.geometry.resize_arguments import ResizeGeometry
 from pipeline import types as our_types
-from pipeline._operators.geometry.resize_arguments import ResizeGeometry
 from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 INTEGERS = 1

@@ -17,9 +17,9 @@ import psutil
 import pytest
 import torch
 
+from dali_proxy.pipeline._operators.user_code.python_function import _Trial
+from dali_proxy.pipeline._user_functions.seeding import GlobalGenerators
 from pipeline import Pipeline, fn, operator_def
-from pipeline._operators.user_code.python_function import _Trial
-from pipeline._user_functions.seeding import GlobalGenerators
 from pipeline.errors import ArgumentValueError, OperatorError, WorkerError
 from tests.waiting import wait_until
 

@@ -10,10 +10,10 @@ import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from dali_proxy import TorchPythonFunction, torch_python_function
+from dali_proxy.pipeline._user_functions.call import FunctionCall
+from dali_proxy.pipeline._user_functions.frameworks import Arrays
+from dali_proxy.pipeline._user_functions.seeding import Caller
 from pipeline import Pipeline, fn
-from pipeline._user_functions.call import FunctionCall
-from pipeline._user_functions.frameworks import Arrays
-from pipeline._user_functions.seeding import Caller
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, OperatorError, PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 from tests import host_cupy

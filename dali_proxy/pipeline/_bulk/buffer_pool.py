@@ -1,0 +1,104 @@
+"""Reusable memory on the CPU: page faults of fresh memory cost as much as the work that fills it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._cuda.pinned import PinnedMemory
+from dali_proxy.pipeline._cuda.views import Lease, lent_array
+from dali_proxy.pipeline.tensors.cpu import Array
+
+_SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
+
+
+_FORGET = 0.999  # share of the peak that remains after each allocation
+
+
+class BufferPool:
+    """Allocates arrays whose memory returns to the pool when the array and all its views have been freed.
+
+    Args:
+        idle_limit: largest amount of idle memory to keep, in bytes. It is more while more memory is in use at times:
+            large batches would otherwise allocate their memory anew, which costs more than their work.
+        pin_for: GPU that reads the memory, which is pinned if possible.
+
+    Attributes:
+        allocated: number of buffers created so far; constant in a steady state.
+    """
+
+    def __init__(self, idle_limit: int = 1 << 30, pin_for: int | None = None) -> None:
+        self._pin_for = pin_for
+        self._idle: dict[int, list[Array]] = {}
+        # Filled by finalizers, which may run during any allocation on any thread, so they must not take a lock.
+        self._returned: deque[Array] = deque()
+        self._idle_bytes = 0
+        self._idle_limit = idle_limit
+        self._lent_bytes = 0
+        self._peak = 0.0  # largest `_lent_bytes`, slowly forgotten
+        self._lock = new_lock(Level.LEAF, "buffer pool")
+        self.allocated = 0
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return an uninitialized array."""
+        memory, _ = self.memory(math.prod(shape) * dtype.itemsize)
+        return memory.view(dtype).reshape(shape)
+
+    def memory(self, nbytes: int) -> tuple[Array, bool]:
+        """Return uninitialized bytes, and whether they are pinned."""
+        if nbytes < _SMALLEST:
+            return np.empty(nbytes, np.uint8), False
+        memory = self._take(buffer_size(nbytes))
+        lease = Lease(partial(self._returned.append, memory))
+        return lent_array(memory, lease)[:nbytes], isinstance(memory.base, PinnedMemory)
+
+    def reserve(self, nbytes: int, count: int) -> None:
+        """Allocate `count` buffers for arrays of `nbytes`, so that the first arrays cost no more than later ones."""
+        size = buffer_size(nbytes)
+        if nbytes < _SMALLEST:
+            return
+        for _ in range(min(count, self._idle_limit // size)):
+            with self._lock:
+                self.allocated += 1
+            self._returned.append(np.ones(size, np.uint8))  # written, so that its pages are allocated
+
+    def _take(self, size: int) -> Array:
+        with self._lock:
+            self._sort_returned()
+            self._lent_bytes += size
+            self._peak = max(self._lent_bytes, _FORGET * self._peak)
+            idle = self._idle.get(size)
+            if idle:
+                self._idle_bytes -= size
+                return idle.pop()
+            self.allocated += 1
+        memory = np.empty(size, np.uint8)
+        pinned = None if self._pin_for is None else PinnedMemory.from_memory(memory, self._pin_for)
+        return memory if pinned is None else np.asarray(pinned)
+
+    def _sort_returned(self) -> None:
+        while self._returned:
+            memory = self._returned.popleft()
+            self._lent_bytes = max(self._lent_bytes - memory.nbytes, 0)  # those of `reserve` weren't lent
+            # The dictionary is in order of last use: beyond the limit, the least recently used sizes are freed first.
+            idle = self._idle[memory.nbytes] = self._idle.pop(memory.nbytes, [])
+            idle.append(memory)
+            self._idle_bytes += memory.nbytes
+            while self._idle_bytes > max(self._idle_limit, self._peak):
+                oldest = next(iter(self._idle))
+                if self._idle[oldest]:
+                    self._idle[oldest].pop()
+                    self._idle_bytes -= oldest
+                else:
+                    del self._idle[oldest]
+
+
+def buffer_size(nbytes: int) -> int:
+    """Return the size of the buffer for an array: one of two sizes per power of two."""
+    size = 1 << (nbytes - 1).bit_length()
+    return size - size // 4 if size - nbytes > size // 4 else size

@@ -1,0 +1,105 @@
+"""Run a resize and `crop_mirror_normalize` on the CPU as one, in a few calls of a compiled loop per batch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
+from dali_proxy.pipeline._compiler.steps.chain import ChainStep
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._graph.graph import Edge
+from dali_proxy.pipeline._imaging.batch import ImageBatch
+from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operators.geometry.crop_mirror_normalize import CropMirrorNormalizeCpu
+from dali_proxy.pipeline._operators.geometry.resize import ResizeCpu
+from dali_proxy.pipeline.errors import PipelineError
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline.types import UINT8
+
+# Images per call: enough to keep Python's overhead small, yet few enough that no thread waits long for the last call.
+_IMAGES = 4
+
+
+class FusedImages(FusedStep):
+    """Runs a chain of both operators as one. The pixels equal those of the separate operators.
+
+    Args:
+        chain: the chain.
+    """
+
+    title = "resize and crop_mirror_normalize"
+
+    def __init__(self, chain: ChainStep) -> None:
+        super().__init__([chain])
+        self._resizer: Any
+        self._normalizer: Any
+        self._resizer, self._normalizer = chain.operators
+        (self._result,) = chain.results
+
+    def run_as_one(self, batch: Batch) -> bool:
+        data = batch.values[self._resizer.node.inputs[0]]
+        if (
+            not isinstance(data, TensorListCPU)
+            or data.layout() not in ("", "HWC")
+            or data.ndim != 3
+            or data.dtype != UINT8
+        ):
+            return False
+        table = data.table()
+        if not table.shapes.all() or np.ptp(table.shapes[:, 2]):
+            return False
+        try:
+            resized = self._resizer.resolve(batch, table.shapes[:, :2])
+            normalization = self._normalizer.resolve(batch, int(table.shapes[0, 2]))
+        except PipelineError:
+            return False
+        if resized is None or normalization is None:
+            return False
+        images = ImageBatch(
+            table.pointers,
+            table.shapes,
+            table.strides,
+            np.concatenate([resized.low, resized.high], axis=1),
+            size=tuple(resized.size[0].tolist()),
+            antialias=self._resizer.node.argument("antialias"),
+            mirror=normalization.mirror,
+            scale=normalization.scale,
+            bias=normalization.bias,
+        )
+        if not images.fits():
+            return False
+        array, owner = batch.allocate(self._result, images.shape, np.dtype(np.float32))
+
+        make = partial(images.make, array)
+        batch.pool.run_ranges(make if batch.trace is None else batch.traced_ranges(make), batch.size, _IMAGES)
+        result = TensorListCPU(array, "CHW")
+        result.owner = owner
+        batch.keep(self._result, result)
+        return True
+
+
+def fuse_images(steps: list[Step], scope: Scope) -> list[Step]:
+    """Fuse chains that consist of exactly these two operators."""
+    fused: list[FusedImages] = []
+    for step in steps:
+        if isinstance(step, ChainStep) and any(isinstance(each, ResizeCpu) for each in step.operators):
+            if _fits(step):
+                fused.append(FusedImages(step))
+            else:
+                scope.note(FusedImages, "the chain consists of other operators, is in a branch, or returns the resize")
+    return replaced(steps, scope, fused)
+
+
+def _fits(chain: ChainStep) -> bool:
+    if len(chain.operators) != 2 or any(node.branch for node in chain.nodes):
+        return False
+    resizer, normalizer = chain.operators
+    return (
+        isinstance(resizer, ResizeCpu)
+        and isinstance(normalizer, CropMirrorNormalizeCpu)
+        and chain.nodes[1].inputs == (Edge(chain.nodes[0].index, 0),)
+        and chain.results == (Edge(chain.nodes[1].index, 0),)
+    )

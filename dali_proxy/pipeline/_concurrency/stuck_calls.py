@@ -1,0 +1,86 @@
+"""Calls of libraries that may never return: another thread notices, and gives up the work that waits for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
+
+#: What ends the work of a thread in its place; called with the reason.
+GiveUp = Callable[[str], None]
+
+_LOOK = 1.0  # seconds between checks
+
+
+class _Here(threading.local):
+    give_up: GiveUp | None = None
+
+
+_here = _Here()
+
+
+class giving_up:  # used like a function; a generator would take longer
+    """Name the function that ends the work of this thread if a call in the context never returns.
+
+    Args:
+        give_up: called on another thread, once. If the call returns later, the thread must not use its results.
+    """
+
+    __slots__ = ("_give_up", "_outer")
+
+    def __init__(self, give_up: GiveUp) -> None:
+        self._give_up = give_up
+
+    def __enter__(self) -> None:
+        self._outer, _here.give_up = _here.give_up, self._give_up
+
+    def __exit__(self, *error: object) -> None:
+        _here.give_up = self._outer
+
+
+class StuckCalls:
+    """Watches calls, on a thread that ends with `close`.
+
+    Args:
+        reason: reason for those that wait for a call that is given up.
+        limit: seconds that a call may take.
+
+    Attributes:
+        found: whether a call took longer.
+    """
+
+    def __init__(self, reason: str, limit: float) -> None:
+        self.found = False
+        self._reason = reason
+        self._limit = limit
+        self._calls: dict[int, tuple[float, GiveUp | None]] = {}  # by thread: when it began, and how to end its work
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._look, name=f"{THREAD_PREFIX}stuck-calls", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the calls of this thread in the context."""
+        thread = threading.get_ident()
+        self._calls[thread] = time.monotonic(), _here.give_up
+        try:
+            yield
+        finally:
+            self._calls.pop(thread, None)
+
+    def close(self) -> None:
+        """End the thread. Idempotent."""
+        self._closed.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _look(self) -> None:
+        while not self._closed.wait(min(_LOOK, self._limit)):
+            for thread, (begin, give_up) in list(self._calls.items()):
+                if time.monotonic() - begin > self._limit and self._calls.pop(thread, None) is not None:
+                    self.found = True
+                    if give_up is not None:
+                        call_back(give_up, self._reason)

@@ -1,0 +1,63 @@
+"""CUDA streams: creation, and work beside captures of CUDA graphs."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from dali_proxy.pipeline._concurrency.forking import keep_in_child
+from dali_proxy.pipeline._cuda.errors import load_cupy
+
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+_ignoring = threading.local()
+
+HANDLES = ("ptr", "cuda_stream", "value")
+"""Attributes with the handle of a stream: of CuPy and DALI, of torch, of a `ctypes.c_void_p`."""
+
+
+def ignore_captures() -> None:
+    """Let the calling thread use CUDA while other threads capture CUDA graphs.
+
+    By default, a capture of the training forbids all threads of its process to allocate memory or to wait for events,
+    and such a call fails the capture, too.
+    """
+    if not getattr(_ignoring, "now", False):
+        _ignoring.now = True
+        mode = ctypes.c_int(_THREAD_LOCAL)
+        with suppress(OSError):  # no driver: then nothing is captured
+            ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+def new_stream(priority: int | None = None) -> Any:
+    """Return a new non-blocking `cupy.cuda.Stream` of the current device.
+
+    CUDA doesn't work in forked children, so they never destroy the stream.
+
+    Args:
+        priority: priority of the stream; smaller numbers run first. None for CUDA's default.
+    """
+    stream = _with_handle("Stream")(non_blocking=True, priority=priority)
+    keep_in_child(stream)
+    return stream
+
+
+def existing_stream(stream: Any) -> Any:
+    """Return a stream as a `cupy.cuda.Stream` or `cupy.cuda.ExternalStream`.
+
+    Args:
+        stream: a stream of CuPy, torch or DALI, a handle, or a `ctypes.c_void_p`.
+    """
+    if hasattr(stream, "wait_event") and hasattr(stream, "ptr"):
+        return stream
+    handles = (getattr(stream, name) for name in HANDLES if hasattr(stream, name))
+    return _with_handle("ExternalStream")(int(next(handles, stream) or 0))
+
+
+@cache
+def _with_handle(name: str) -> type[Any]:
+    """Return a class of CuPy's streams whose objects convert to their handle with ``int()``, as DALI's streams do."""
+    base = getattr(load_cupy().cuda, name)
+    return type(name, (base,), {"__int__": lambda self: int(self.ptr), "handle": property(lambda self: self.ptr)})

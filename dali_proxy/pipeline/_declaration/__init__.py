@@ -1,0 +1,17 @@
+"""Operator schemas and the registry of all operators."""
+
+from dali_proxy.pipeline._declaration.registry import declare_operator, implements, register
+from dali_proxy.pipeline._declaration.schema import RANDOM_STATE, REQUIRED, Argument, Input, Kind, OperatorSchema, Role
+
+__all__ = [
+    "RANDOM_STATE",
+    "REQUIRED",
+    "Argument",
+    "Input",
+    "Kind",
+    "OperatorSchema",
+    "Role",
+    "declare_operator",
+    "implements",
+    "register",
+]

@@ -1,0 +1,103 @@
+"""Build the functions of dynamic mode from the schemas of operators."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from dali_proxy.pipeline._declaration.names import schema_name
+from dali_proxy.pipeline._declaration.schema import COMMON_ARGUMENTS, OperatorSchema
+from dali_proxy.pipeline._dynamic.arrays import Batch, is_array
+from dali_proxy.pipeline._dynamic.calling import call, combine
+from dali_proxy.pipeline._dynamic.creation import as_tensor
+from dali_proxy.pipeline._graph.location import SourceLocation
+from dali_proxy.pipeline._graph.nodes import explained
+from dali_proxy.pipeline.errors import UnknownArgumentError
+
+#: Arguments of the graph's operators that calls of functions don't have.
+_OF_GRAPHS = {"name", *(argument.name for argument in COMMON_ARGUMENTS)}
+
+
+def is_function(schema: OperatorSchema) -> bool:
+    """Return whether an operator is a function of dynamic mode: it isn't internal, a reader or an old name.
+
+    Of the old names, only those in `experimental` exist.
+    """
+    is_old = schema.alias_of is not None and not schema.name.startswith("experimental.")
+    return not (schema.hidden or schema.fed or schema.is_reader or is_old or schema.function)
+
+
+def make_dynamic_function(schema: OperatorSchema, graph_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of an operator, which runs it.
+
+    Args:
+        schema: the operator.
+        graph_function: its function in `fn`, for the documentation.
+    """
+
+    def function(*inputs: Any, batch_size: int | None = None, rng: Any = None, **arguments: Any) -> Any:
+        wrong = [name for name in arguments if name in _OF_GRAPHS]
+        if wrong or (rng is not None and not schema.random):
+            name = wrong[0] if wrong else "rng"
+            hint = ": pass rng=random.RNG(seed=...)" if name == "seed" and schema.random else ""
+            error = UnknownArgumentError(f"got an unexpected keyword argument {name!r}{hint}")
+            raise explained(error, schema, SourceLocation.from_caller())
+        return call(schema.alias_of or schema, inputs, arguments, batch_size, rng)
+
+    function.__name__ = function.__qualname__ = schema.name.rpartition(".")[2]
+    lines = (graph_function.__doc__ or "").rstrip().splitlines()
+    kept = [line for line in lines if not line.strip().startswith(tuple(f"{name} (" for name in ("seed", "preserve")))]
+    kept = [line for line in kept if not line.strip().startswith(("name (str)", "bytes_per_sample_hint ("))]
+    kept.append("    batch_size (int): number of samples of the results; by default that of the inputs.")
+    if schema.random:
+        kept.append("    rng (RNG): generator of random numbers; by default that of the thread.")
+    function.__doc__ = "\n".join(kept) + "\n"
+    function.__signature__ = _signature(inspect.signature(graph_function), schema.random)  # type: ignore[attr-defined]
+    function._schema_name = schema_name(schema.name)  # type: ignore[attr-defined]  # DALI's name
+    return function
+
+
+def _signature(signature: inspect.Signature, random: bool) -> inspect.Signature:
+    parameters = [each for name, each in signature.parameters.items() if name not in _OF_GRAPHS]
+    own = ("batch_size", "rng") if random else ("batch_size",)
+    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in own]
+    return inspect.Signature(parameters)
+
+
+def make_math_function(graph_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a mathematical function for tensors and batches.
+
+    Args:
+        graph_function: the function of the same name in `pipeline.math`.
+    """
+    name = graph_function.__name__
+
+    def function(*operands: Any) -> Any:
+        return combine(name, operands)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (graph_function.__doc__ or "").replace("data nodes", "tensors, batches")
+    return function
+
+
+def imread(filepaths: Any, /, *, device: Any = "cpu", **arguments: Any) -> Any:
+    """Read and decode images.
+
+    Args:
+        filepaths: a path, a list of paths (the result is a batch), or a tensor or batch of encoded paths.
+        device: device that decodes them.
+        **arguments: arguments of `decoders.image`.
+
+    Returns:
+        A tensor for one path, a batch for several.
+    """
+
+    def encoded(path: Any) -> Any:
+        return as_tensor(list(os.fsencode(path)), dtype="uint8")
+
+    if not is_array(filepaths):
+        several = isinstance(filepaths, list | tuple)
+        filepaths = Batch([encoded(path) for path in filepaths]) if several else encoded(filepaths)
+    return call("decoders.image", (call("io.file.read", (filepaths,), {}),), {"device": device, **arguments})

@@ -1,0 +1,78 @@
+"""The program of a graph: the steps that run for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dali_proxy.pipeline._compiler.plan import Plan, SampleStep
+from dali_proxy.pipeline._compiler.rules import RULES
+from dali_proxy.pipeline._compiler.rules.scope import Scope
+from dali_proxy.pipeline._compiler.steps.chain import ChainStep
+from dali_proxy.pipeline._compiler.steps.fast_paths import FastPaths
+from dali_proxy.pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
+from dali_proxy.pipeline._compiler.steps.step import Step, Steps
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._graph.graph import Graph
+from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
+from dali_proxy.pipeline._operators.user_code.external_source import ExternalSource
+
+
+class Program:
+    """The steps of each phase of a plan.
+
+    Args:
+        graph: the graph.
+        plan: its plan.
+        operators: implementations of the nodes, by index.
+        kernels: context of the launches; None without a GPU.
+        seed: seed of the random numbers.
+        fuse: whether operators may run together; the results are the same.
+
+    Attributes:
+        plan: the plan.
+        phases: the steps, by number of the phase.
+        takes_inputs: whether a phase only takes fed data, by its number: that needs no other thread.
+        fast_paths: failures of steps that run several operators as one.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        operators: Mapping[int, Any],
+        kernels: KernelContext | None,
+        seed: int,
+        fuse: bool,
+    ) -> None:
+        self.plan, self.fast_paths = plan, FastPaths()
+        self.phases: list[list[Steps]] = []
+        for number, phase in enumerate(plan.phases):
+            self.phases.append([])
+            for position, planned in enumerate(phase.steps):
+                scope = Scope(graph, operators, plan.readers, kernels, seed, self.fast_paths, phase.device, planned)
+                steps = _leaves(scope, fuse)
+                for rule in RULES if fuse else ():
+                    steps = rule(steps, scope)
+                dead = plan.dead_after.get((number, position), ()) if phase.device == "cpu" else ()
+                self.phases[-1].append(Steps(planned, steps, dead, scope.notes))
+        self.takes_inputs = [
+            phase.device == "cpu" and all(isinstance(each, FedInput) for step in steps for each in step.steps)
+            for phase, steps in zip(plan.phases, self.phases, strict=True)
+        ]
+
+
+def _leaves(scope: Scope, fuse: bool) -> list[Step]:
+    """Return a step for each operator, or for the chain."""
+    operators = [scope.operators[node.index] for node in scope.planned.nodes]
+    if isinstance(scope.planned, SampleStep):
+        return [ChainStep(scope.planned, operators)]
+    steps: list[Step] = []
+    for operator in operators:
+        if isinstance(operator, ExternalSource):
+            steps.append(FedInput(operator, scope.kernels))
+        elif isinstance(operator, PixelOperator) and fuse:
+            steps.append(PixelStep(operator, scope.kernels, scope.readers))
+        else:
+            steps.append(OperatorStep(operator, scope.kernels))
+    return steps

@@ -1,0 +1,206 @@
+"""Counters of an executor: the cost of its operators."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dali_proxy.pipeline._compiler.steps.step import Steps
+from dali_proxy.pipeline._concurrency.cost import Cost, Costs
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._graph.graph import Graph, GraphNode
+
+# A step with several units measures each of them once in this many runs: a measured run can take 1.5 times as long.
+_MEASURED = 64
+
+
+@dataclass
+class StepTimes:
+    """The cost of an operator, of operators that run as one, or of all operators of the same name that one line calls.
+
+    Attributes:
+        name: the operator's name, with the user's line if other lines call operators of the same name; the names of
+            operators that run as one.
+        batches: number of batches that it ran for.
+        seconds: processor time of all threads. For an operator on the GPU, it is the time of the host.
+        wall: elapsed time of these threads. It exceeds `seconds` when they wait, see `Cost`.
+        device: "cpu", "gpu" or "mixed".
+        function: "thread" or "processes" if it calls a Python function there, else empty.
+    """
+
+    name: str
+    batches: int = 0
+    seconds: float = 0.0
+    wall: float = 0.0
+    device: str = "cpu"
+    function: str = ""
+
+    def add(self, batches: int, processor: float, elapsed: float) -> None:
+        """Add the cost of one of the operators for `batches` batches, in nanoseconds."""
+        self.batches = max(self.batches, batches)
+        self.seconds += processor / 1e9
+        self.wall += elapsed / 1e9
+
+    def report(self) -> dict[str, Any]:
+        """Return all attributes but the name, as arguments of `dali_proxy.OperatorTimes`."""
+        return {key: value for key, value in vars(self).items() if key != "name"}
+
+
+class _Step:
+    """The cost of a step. It is divided among its units by their shares in the measured runs."""
+
+    def __init__(self, step: Steps) -> None:
+        self.nodes, self.units = step.nodes, step.units
+        self.name = _name(step.nodes)
+        self.rows = {node.index: row for row, unit in enumerate(self.units) for node in unit}
+        self.begun = 0
+        self.ended = 0
+        self.launches = self.nbytes = 0  # of the last run with a cost
+        self.undivided = Cost()
+        # One row per unit: nanoseconds of processor time and of elapsed time.
+        self.divided = np.zeros((len(self.units), 2))
+        self.measured = np.zeros((len(self.units), 2))
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether the shares of the units are known."""
+        return len(self.units) == 1 or bool(self.measured.any())
+
+    def measure(self, costs: Costs) -> None:
+        """Record the cost of each unit in one run."""
+        if self.is_divisible:
+            self.divide()
+        for index, cost in costs.totals().items():
+            self.measured[self.rows[index]] += cost
+
+    def divide(self) -> None:
+        """Divide the cost added since the last call. Divided costs stay as they are, so times never decrease."""
+        totals = self.measured.sum(axis=0)
+        shares = np.where(totals > 0, self.measured / np.maximum(totals, 1), 1 / len(self.units))
+        self.divided += shares * self.undivided
+        self.undivided = Cost()
+
+
+class Statistics:
+    """Counters of one executor. Reading them while batches run is safe.
+
+    Args:
+        graph: the graph of the executor.
+        operators: implementations of the nodes, by index.
+        steps: the steps that run.
+
+    Attributes:
+        batches: number of finished batches, including failed ones.
+        failed: number of failed batches.
+        labels: by index of an operator, the name of its `StepTimes`.
+    """
+
+    def __init__(self, graph: Graph, operators: Mapping[int, Any], steps: Iterable[Steps]) -> None:
+        self._operators = operators
+        self._lock = new_lock(Level.LEAF, "executor statistics")
+        self._steps = {step: _Step(step) for step in steps}
+        alone = [(node,) for node in graph.nodes]  # such as constants, which no step computes
+        self.labels = _labels(alone) | _labels([unit for step in self._steps for unit in step.units])
+        self.batches = 0
+        self.failed = 0
+
+    def begin(self, step: Steps) -> Costs | None:
+        """Count the start of a step's run. Return a `Costs` if this run measures each unit, else None.
+
+        The first run isn't measured, because it fills caches that later runs use. A few of the next runs are, so that
+        short sessions have figures too.
+        """
+        if len(step.units) == 1:
+            return None
+        with self._lock:
+            counted = self._steps[step]
+            number, counted.begun = counted.begun, counted.begun + 1
+        is_early = 0 < number < _MEASURED and number.bit_count() == 1
+        return Costs() if is_early or (number and number % _MEASURED == 0) else None
+
+    def end(self, step: Steps, cost: Cost, costs: Costs | None, launches: int = 0, nbytes: int = 0) -> None:
+        """Count one run of a step.
+
+        Args:
+            step: the step.
+            cost: cost of the run.
+            costs: result of `begin`.
+            launches: number of launches of kernels.
+            nbytes: size of the step's results.
+        """
+        counted = self._steps[step]
+        with self._lock:
+            counted.ended += 1
+            if costs is not None:
+                counted.measure(costs)
+            if cost[1]:
+                counted.undivided = counted.undivided.plus(cost)
+                counted.launches, counted.nbytes = launches, nbytes
+
+    def describe(self, step: Steps) -> list[str]:
+        """Return lines about a step, for users: what a run of it takes, and what that of its units takes."""
+        counted = self._steps[step]
+        with self._lock:
+            if not counted.ended:
+                return []
+            if counted.is_divisible:
+                counted.divide()
+            times = (counted.divided[:, 0] / counted.ended / 1000).tolist()
+            total = sum(times) + counted.undivided.processor / counted.ended / 1000
+            launches, nbytes = counted.launches, counted.nbytes
+        shown = f"{total:.0f} µs of the host for each batch, {launches} launches, {nbytes} bytes of results"
+        rows = zip(times, counted.units, strict=True) if len(times) > 1 and counted.is_divisible else ()
+        return [shown, *[f"{time:.0f} µs: {_name(unit)}" for time, unit in rows]]
+
+    def batch(self, failed: bool) -> None:
+        """Count one finished batch."""
+        with self._lock:
+            self.batches += 1
+            self.failed += failed
+
+    def operators(self) -> list[StepTimes]:
+        """Return the cost of each unit. A step whose units were never measured has a single entry."""
+        found: dict[str, StepTimes] = {}
+        with self._lock:
+            for step in self._steps.values():
+                if not step.ended:
+                    continue
+                if not step.is_divisible:
+                    entry = found.setdefault(step.name, StepTimes(step.name, device=step.nodes[0].device))
+                    entry.add(step.ended, step.undivided.processor, step.undivided.elapsed)
+                    continue
+                step.divide()
+                for (node, *_), (processor, elapsed) in zip(step.units, step.divided.tolist(), strict=True):
+                    label = self.labels[node.index]
+                    times = found.setdefault(label, StepTimes(label, device=node.device, function=self._place(node)))
+                    times.add(step.ended, processor, elapsed)
+        return list(found.values())
+
+    def _place(self, node: GraphNode) -> str:
+        """Return where an operator calls a Python function; empty if it has none."""
+        if node.schema.argument("function") is None:
+            return ""
+        return "processes" if getattr(self._operators.get(node.index), "runs_in_processes", False) else "thread"
+
+
+def _name(unit: Sequence[GraphNode]) -> str:
+    return unit[0].display if len(unit) == 1 else " → ".join(node.schema.display for node in unit)
+
+
+def _labels(units: Collection[Sequence[GraphNode]]) -> dict[int, str]:
+    """Return the name of each operator's unit, plus the line if units from other lines have the same name."""
+    lines = defaultdict(set)
+    for unit in units:
+        lines[_name(unit)].add((unit[0].location.file, unit[0].location.line))
+    labels: dict[int, str] = {}
+    for unit in units:
+        name, place = _name(unit), unit[0].location
+        if len(lines[name]) > 1 and place.line:
+            name = f"{name} ({os.path.basename(place.file)}:{place.line})"
+        labels |= {node.index: name for node in unit}
+    return labels

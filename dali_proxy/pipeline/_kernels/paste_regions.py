@@ -1,0 +1,43 @@
+"""Launcher of paste_regions.cu: composes canvases of regions of images, in one launch per batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
+from dali_proxy.pipeline._kernels.rows import zeros
+from dali_proxy.pipeline._kernels.samples import Samples
+
+#: struct Region of paste_regions.cu.
+REGION = np.dtype([("src", ADDRESS), ("strides", "i8", (4,)), ("first", "i8", (2,)), ("size", "i8", (2,))])
+#: struct Canvas of paste_regions.cu.
+_CANVAS = np.dtype(
+    [("dst", ADDRESS), *((name, "i8") for name in ("count", "height", "width", "channels", "begin", "end"))]
+)
+
+
+def plan_paste_regions(
+    target: Samples, regions: npt.NDArray[Any], counts: npt.NDArray[np.int64], source: np.dtype[Any]
+) -> Launch | None:
+    """Return the launch, or None if the output is empty.
+
+    Args:
+        target: contiguous canvases, HWC or FHWC.
+        regions: rows of `REGION`: those of the first canvas, then those of the next one.
+        counts: number of regions of each canvas, (N,).
+        source: dtype of the images.
+    """
+    canvases = zeros(len(target), _CANVAS)
+    canvases["dst"], canvases["count"] = target.pointers, np.prod(target.shapes, axis=1, dtype=np.int64)
+    canvases["height"], canvases["width"], canvases["channels"] = np.maximum(1, target.shapes[:, -3:]).T
+    canvases["end"] = np.cumsum(counts)
+    canvases["begin"] = canvases["end"] - counts
+    most = int(canvases["count"].max())
+    if not most:
+        return None
+    defines = (("IN", ctype(source)), ("OUT", ctype(target.dtype)))
+    grid = (blocks_for(most), len(target))
+    return Launch("paste_regions.cu", "paste_regions", defines, (canvases, regions), grid)

@@ -1,0 +1,238 @@
+"""A batch in execution, as operators see it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy.pipeline._declaration.schema import RANDOM_STATE
+from dali_proxy.pipeline._operator_api.arguments import Arguments
+from dali_proxy.pipeline._operator_api.batch_reads import BatchReads
+from dali_proxy.pipeline._operator_api.outputs import Outputs
+from dali_proxy.pipeline._operator_api.request import BatchRequest, TensorList
+from dali_proxy.pipeline._rng import MOST_NUMBERS, NUMBERS_PER_COUNT, BatchKey, RandomNumbers, RandomState, philox
+from dali_proxy.pipeline.errors import SampleFailure
+from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
+
+if TYPE_CHECKING:
+    from dali_proxy.pipeline._concurrency.cost import Costs
+    from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+    from dali_proxy.pipeline._graph.graph import BranchPath, Edge, GraphNode
+    from dali_proxy.pipeline._kernels.expression import PixelExpression
+    from dali_proxy.pipeline._operator_api.memory_statistics import MemoryStatistics
+    from dali_proxy.pipeline._operator_api.trace import Trace
+
+
+def no_output_memory(edge: Edge, nbytes: int) -> None:
+    """Return None, for outputs in the memory of CuPy's allocator."""
+
+
+class Batch:
+    """A batch in execution: its request, the outputs computed so far, and the resources that operators need.
+
+    Args:
+        request: inputs and size of the batch.
+        seed: seed of the pipeline.
+        pool: threads of the CPU stage.
+        allocate: function that returns memory for the dense batch of an edge: (edge, shape, dtype) -> array and owner.
+        reads: reads that the readers have started for the batch.
+        branches: branch of each edge that isn't computed for all samples.
+    """
+
+    def __init__(
+        self,
+        request: BatchRequest,
+        seed: int,
+        pool: ThreadPool,
+        allocate: Callable[[Edge, tuple[int, ...], np.dtype[Any]], tuple[Array, Any]],
+        reads: BatchReads,
+        branches: Mapping[Edge, BranchPath],
+    ) -> None:
+        self.request = request
+        self.size = request.batch_size
+        self.seed = seed
+        self.pool = pool
+        self.allocate = allocate
+        self.reads = reads
+        self.branches = branches
+        #: Outputs computed so far.
+        self.outputs = Outputs()
+        #: For the batch of a branch: the positions of its samples in the full batch.
+        self.positions: Array | None = None
+        #: Batches of branches so far; None for branches without samples. They refer to this one until it is done.
+        self.branch_batches: dict[BranchPath, Batch | None] = {}
+        #: For each edge that selects branches of this batch: the samples of each branch, by its number.
+        self.chosen: dict[Edge, dict[int, Array]] = {}
+        #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
+        self.stream: Any = None
+        #: Returns memory of the GPU for a dense output of the graph, (edge, bytes); None for that of CuPy's allocator.
+        self.output_memory: Callable[[Edge, int], Any] = no_output_memory
+        #: Number of the batch in its executor, and the record of its spans (or None).
+        self.number = 0
+        self.trace: Trace | None = None
+        #: The batches that run as this one, if it consists of several.
+        self.members: Sequence[Batch] = ()
+        #: Whether a function of the user waits for it: it then must not wait for the global generators.
+        self.nested = False
+        #: Statistics of the sizes of outputs, or None.
+        self.memory: MemoryStatistics | None = None
+        #: Measures the cost of each unit of the current step, or None.
+        self.costs: Costs | None = None
+        #: Objects that must live until the batch's GPU work is done, such as host memory that is copied to the GPU.
+        self.keep_alive: list[Any] = []
+        #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
+        self.lenders: list[Any] = []
+
+    @classmethod
+    def without_executor(cls, request: BatchRequest, outputs: Mapping[Edge, TensorList], seed: int = 0) -> Batch:
+        """Return a batch with known outputs, for operators that need neither threads nor memory."""
+        nothing: Any = None
+        batch = cls(request, seed, nothing, nothing, BatchReads({}, {}), {})
+        batch.outputs.update(outputs)
+        return batch
+
+    @property
+    def indices(self) -> Array | None:
+        """For the batch of a branch: the index here of each sample of the full batch, or -1."""
+        return None
+
+    @property
+    def values(self) -> Mapping[Edge, TensorList]:
+        """The outputs that operators read as their inputs, by edge, with the samples of this batch only."""
+        return self.outputs
+
+    def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
+        """Return an output with the samples of this batch as an expression; see `Outputs.pixels`."""
+        return self.outputs.pixels(edge, computed=computed, elements=elements)
+
+    @property
+    def full_batch(self) -> Batch:
+        """The batch with all samples; differs from this one if this one belongs to a branch."""
+        return self
+
+    def indices_in(self, edge: Edge) -> Array | None:
+        """Return the indices of this batch's samples in an output; None if the output has the same samples."""
+        return None
+
+    def keep(self, edge: Edge, value: TensorList) -> None:
+        """Add an output of an operator."""
+        self.outputs[edge] = value
+        if self.memory is not None:
+            self.memory.add_batch(edge, value)
+
+    def clear(self) -> None:
+        """Drop the outputs and the batches of branches, which refer to this one, when the batch has ended."""
+        self.outputs.clear()
+        self.branch_batches.clear()
+
+    def traced(self, first: int, last: int) -> AbstractContextManager[Any]:
+        """Return a context that records the span of work on some samples, if there is a trace."""
+        return nullcontext() if self.trace is None else self.trace.range(f"samples {first} to {last}", self.number)
+
+    def traced_ranges(self, task: Callable[[int, int], object]) -> Callable[[int, int], None]:
+        """Return a task for ranges of samples that records the span of each."""
+
+        def traced(begin: int, end: int) -> None:
+            with self.traced(begin, end - 1):
+                task(begin, end)
+
+        return traced
+
+    def arguments(self, node: GraphNode) -> Arguments:
+        """Return the arguments of a node for this batch."""
+        values: dict[str, TensorListCPU] = {}
+        for name, edge in node.argument_inputs.items():
+            value = self.values[edge]
+            assert isinstance(value, TensorListCPU)
+            values[name] = value
+        return Arguments(node, values, self.size)
+
+    def siblings(self, sample: int) -> range:
+        """Return the range of samples that are frames of the same sequence as `sample`.
+
+        In a batch of frames, each frame is a sample with its own arguments. In other batches, a sample is alone.
+        """
+        return range(sample, sample + 1)
+
+    def random_numbers(self, node: GraphNode) -> RandomNumbers:
+        """Return the random numbers of a node for this batch."""
+        state = self.request.random_states.get(node.index)
+        if state is not None:
+            return state.numbers
+        if RANDOM_STATE.name in node.argument_inputs or RANDOM_STATE.name in node.arguments:
+            states = self.arguments(node).rows(RANDOM_STATE.name, np.int64)
+            assert states is not None
+            digest = hashlib.blake2b(np.concatenate(states).tobytes(), digest_size=8).digest()
+            return RandomState(int.from_bytes(digest, "little"), 0, BatchKey()).numbers
+        if node.own_seed is not None:
+            return RandomState(node.own_seed, 0, self.request.key).numbers
+        return RandomState(self.seed, node.random_stream, self.request.key).numbers
+
+    def generator(self, node: GraphNode) -> np.random.Generator:
+        """Return the random number generator of a node for this batch."""
+        return self.random_numbers(node).generator()
+
+    def uniform(self, node: GraphNode, count: int) -> Array:
+        """Return numbers from [0, 1) for each sample, (size, count)."""
+        size, positions = self._whole(node)
+        return self.random_numbers(node).uniform((size, count))[positions]
+
+    def sample_seeds(self, node: GraphNode) -> Array:
+        """Return a seed for the generator of each sample, uint64.
+
+        The numbers of a sample then depend neither on threads nor on the size of the batch.
+        """
+        size, positions = self._whole(node)
+        return self.random_numbers(node).words(size)[positions]
+
+    def sample_generators(self, node: GraphNode) -> Iterator[np.random.Generator]:
+        """Return a generator for each sample, for operators that draw a different count for each.
+
+        The numbers of a sample then depend neither on the size of the batch nor on other samples.
+        """
+        numbers = self.random_numbers(node)
+        for start in self.sample_starts(node).tolist():
+            yield philox(numbers.key, [start // NUMBERS_PER_COUNT, *numbers.counter.tolist()[1:]])
+
+    def sample_starts(self, node: GraphNode) -> npt.NDArray[np.uint64]:
+        """Return where the numbers of each sample start in the sequence of the generator: see `sample_generators`."""
+        size, positions = self._whole(node)
+        starts: npt.NDArray[np.uint64] = np.arange(size, dtype=np.uint64)[positions] * np.uint64(MOST_NUMBERS)
+        return starts
+
+    def _whole(self, node: GraphNode) -> tuple[int, Array | slice]:
+        """Return how many samples a node draws numbers for, and which of these samples are this batch.
+
+        The numbers of a sample don't depend on the branches of other samples, unless a state for each sample is passed.
+        """
+        if self.request.branch is None or RANDOM_STATE.name in node.argument_inputs:
+            return self.size, slice(None)
+        return self.request.branch
+
+    def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
+        """Return the origin of an operator's first failed sample in its data set, such as a file name; may be empty."""
+        return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""
+
+    def in_full_batch(self, failures: Sequence[SampleFailure]) -> tuple[SampleFailure, ...]:
+        """Return failures of samples of this batch with their positions in the full batch."""
+        positions = self.positions
+        if positions is None:
+            return tuple(failures)
+        return tuple(SampleFailure(int(positions[each.sample]), each.error) for each in failures)
+
+
+class BatchView(Batch):
+    """Other samples, with the resources and outputs of a batch.
+
+    Args:
+        batch: the batch.
+        size: number of the samples.
+    """
+
+    def __init__(self, batch: Batch, size: int) -> None:
+        vars(self).update(vars(batch), size=size, chosen={}, output_memory=no_output_memory)

@@ -1,0 +1,204 @@
+"""Decoding of a whole batch of images on the CPU: several images per call, into one block of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
+from dali_proxy.pipeline._codecs import EncodedBatch
+from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
+from dali_proxy.pipeline._graph.graph import Edge, GraphNode
+from dali_proxy.pipeline._imaging import decode, peek
+from dali_proxy.pipeline._imaging.jpeg_region import decode_regions
+from dali_proxy.pipeline._kernels import Samples
+from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.gpu_operator import as_pipeline_error, fail
+from dali_proxy.pipeline._operators.decoding.image_windows import windows_of
+from dali_proxy.pipeline._operators.geometry.random_windows import RandomWindows
+from dali_proxy.pipeline.errors import PipelineError
+from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
+
+Int64s = npt.NDArray[np.int64]
+
+# Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.
+_GROUP = 16
+# Largest height and width of an image that may be allocated in advance; the decoder refuses more.
+_LARGEST_EXTENT = 1 << 24
+# Size in bytes up to which memory is allocated for a batch before it is decoded: damaged headers may claim any size.
+_MOST_BYTES = 1 << 30
+
+
+def allocate_images(
+    batch: Batch, node: GraphNode, shapes: Int64s, dtype: np.dtype[Any], buffers: BufferPool, for_gpu: bool
+) -> TensorListCPU | None:
+    """Return memory for the images of a batch; None if they are implausibly large.
+
+    Args:
+        batch: the batch.
+        node: the decoder.
+        shapes: (N, 3) heights, widths and channels.
+        dtype: dtype of the pixels.
+        buffers: allocator of memory.
+        for_gpu: whether a GPU may read the images. Otherwise, images of one shape use memory of the batch's outputs.
+    """
+    if shapes.prod(axis=1, dtype=np.float64).sum() * dtype.itemsize > _MOST_BYTES:
+        return None
+    shape = (len(shapes), *shapes[0].tolist()) if (shapes == shapes[0]).all() else None
+    if shape is not None and not for_gpu:
+        array, owner = batch.allocate(Edge(node.index), shape, dtype)
+        images = TensorListCPU.from_dense(array, "HWC")
+        images.owner = owner
+        return images
+    if shape is not None:
+        memory, is_pinned = buffers.memory(math.prod(shape) * dtype.itemsize)
+        images = TensorListCPU.from_dense(memory.view(dtype).reshape(shape), "HWC")
+    else:
+        table, nbytes = Samples.packed(0, shapes, dtype)
+        memory, is_pinned = buffers.memory(nbytes)
+        placed = replace(table, pointers=memory.ctypes.data + table.pointers)
+        images = TensorListCPU.from_table(placed, [memory], layout="HWC")
+    images.pinned = is_pinned
+    return images
+
+
+def decode_images(
+    batch: Batch,
+    encoded: EncodedBatch,
+    which: Int64s,
+    regions: Int64s | None,
+    options: Mapping[str, Any],
+    limit: float,
+    output: TensorListCPU | None = None,
+) -> list[Array]:
+    """Decode some images of a batch on the threads of the CPU stage.
+
+    Args:
+        batch: the batch.
+        encoded: its images.
+        which: (M,) positions in the batch.
+        regions: windows of the images of the batch, as `regions_of` returns them; None for full images.
+        options: further arguments of `decode`.
+        limit: largest size of an image in bytes; see `image_limit`.
+        output: memory for the images of the batch; None for new memory.
+
+    Returns:
+        The pixels of these images; nothing if they are in the output.
+
+    Raises:
+        OperatorError: images can't be decoded; the error lists them.
+    """
+    compiled = _are_usual(encoded, options, limit)
+    inside = _whole_images(encoded) if regions is None else regions
+    images: dict[int, Array] = {}  # by position in the batch; with an output, only those of `decode`
+    addresses = np.zeros(len(encoded), np.int64) if output is None else output.table().pointers
+    failures: list[tuple[int, PipelineError]] = []
+
+    def allocate(samples: Sequence[int]) -> None:
+        for sample in samples:
+            with suppress(MemoryError):  # `decode` raises it again, for this sample
+                images[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
+                addresses[sample] = images[sample].ctypes.data
+
+    def decode_traced(begin: int, end: int) -> None:
+        with batch.traced(int(which[begin]), int(which[end - 1])):
+            decode_range(begin, end)
+
+    def decode_range(begin: int, end: int) -> None:
+        group = which[begin:end]
+        if output is None:
+            allocate(group[compiled[group]].tolist())
+        done = compiled[group] & (addresses[group] != 0)
+        some = group[done]
+        done[done] = decode_regions(encoded.pointers[some], encoded.lengths[some], inside[some], addresses[some])
+        for sample in group[~done].tolist():
+            window = None if regions is None or regions[sample, 0] < 0 else tuple(regions[sample].tolist())
+            target = None if output is None else output.samples[sample]
+            try:
+                images[sample] = decode(encoded.arrays[sample], region=window, out=target, **options)
+            except Exception as error:  # noqa: BLE001 - it belongs to the sample
+                pass_on_interrupt(error)
+                failures.append((sample, as_pipeline_error(error)))
+
+    decode_group = decode_range if batch.trace is None else decode_traced
+    if len(which) == 1 or batch.pool.num_threads == 1:
+        decode_group(0, len(which))
+    else:
+        batch.pool.run_ranges(decode_group, len(which), _GROUP)
+    if failures:
+        fail(sorted(failures, key=lambda failure: failure[0]))
+    return [] if output is not None else [images[sample] for sample in which.tolist()]
+
+
+def _whole_images(encoded: EncodedBatch) -> Int64s:
+    """Return the windows of whole JPEGs, before their orientation is applied; see `regions_of`."""
+    windows = np.zeros((len(encoded), 4), np.int64)
+    windows[:, 2], windows[:, 3] = encoded.headers["height"], encoded.headers["width"]
+    return windows
+
+
+def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any], limit: float) -> npt.NDArray[np.bool_]:
+    """Return, for each image, whether `decode_regions` decodes it as `decode` does."""
+    headers = encoded.headers
+    nbytes = headers["height"].astype(np.int64) * headers["width"] * 3
+    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["suspect"] == 0) & (nbytes <= limit)
+    if options["adjust_orientation"]:
+        fits &= headers["orientation"] == 1
+    is_usual = options["output_type"] == "RGB" and options["dtype"] == np.uint8 and not options["fast_idct"]
+    return fits & is_usual
+
+
+def regions_of(node: GraphNode, batch: Batch, encoded: EncodedBatch, inputs: Sequence[Any]) -> Int64s | None:
+    """Return the windows that a decoder decodes.
+
+    Args:
+        node: the decoder.
+        batch: the batch.
+        encoded: its images.
+        inputs: further inputs of the decoder.
+
+    Returns:
+        (N, 4): first row and column, height and width; -1 for samples that aren't images. None for full images.
+
+    Raises:
+        OperatorError: windows aren't inside of their images.
+    """
+    windows = windows_of(node, batch)
+    if windows is None:
+        return None
+    heights, widths = shown_sizes(encoded, node.argument("adjust_orientation")).T
+    if isinstance(windows, RandomWindows):
+        regions = windows.choose_all(heights, widths)
+        regions[heights == 0] = -1
+        return regions
+    regions = np.full((len(encoded), 4), -1, np.int64)
+    failures: list[tuple[int, PipelineError]] = []
+    for sample in np.flatnonzero(heights).tolist():
+        given = [values.samples[sample] for values in inputs]
+        try:
+            regions[sample] = windows.choose(sample, int(heights[sample]), int(widths[sample]), given)
+        except PipelineError as error:
+            failures.append((sample, error))
+    fail(failures)
+    return regions
+
+
+def shown_sizes(encoded: EncodedBatch, adjust_orientation: bool) -> Int64s:
+    """Return the heights and widths of images after decoding, (N, 2); 0 for data that isn't a plausible image."""
+    headers = encoded.headers
+    sizes = np.column_stack([headers["height"], headers["width"]]).astype(np.int64)
+    if adjust_orientation:
+        transposed = headers["orientation"] >= 5
+        sizes[transposed] = sizes[transposed, ::-1]
+    for sample in np.flatnonzero(headers["height"] == 0).tolist():
+        with suppress(PipelineError):
+            info = peek(encoded.arrays[sample])
+            if max(info.height, info.width) <= _LARGEST_EXTENT:
+                sizes[sample] = info.shape[:2] if adjust_orientation else (info.height, info.width)
+    return sizes

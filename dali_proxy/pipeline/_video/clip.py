@@ -1,0 +1,262 @@
+"""One encoded video, in a file or in memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._remote.data_file import Blocks, DataFile
+from dali_proxy.pipeline._remote.urls import is_url, local_path
+from dali_proxy.pipeline._video.contexts import Contexts
+from dali_proxy.pipeline._video.index import FrameIndex, count_frames, index_packets
+from dali_proxy.pipeline._video.missing import any_title, require_av
+from dali_proxy.pipeline._video.nvdec import Encoding, acceleration, cuda_current, refusal, require_nvdec
+from dali_proxy.pipeline._video.whole import whole
+from dali_proxy.pipeline.errors import DecodeError, DeviceError, PipelineError
+from dali_proxy.pipeline.tensors.cpu import Array
+
+_FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
+# FFmpeg would also accept texts and images as videos, and read files and addresses that playlists name.
+_CONTAINERS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,live_flv,asf,ogg,mxf,nut,dv,rm,wtv,ivf,gif,"
+    "h261,h263,h264,hevc,vvc,m4v,av1,obu,mjpeg,vc1,dirac,yuv4mpegpipe"
+)
+_warned_reasons: set[str] = set()
+
+
+class Clip:
+    """An encoded video.
+
+    Args:
+        source: path of the file, or the encoded bytes.
+        device_id: GPU for the decoded frames; None for the CPU.
+
+    Raises:
+        DeviceError: a library for decoding videos is missing.
+    """
+
+    def __init__(self, source: str | Array, device_id: int | None = None) -> None:
+        self._av = require_av() if device_id is None else require_nvdec()
+        self._source = source
+        self.device_id = device_id
+        #: Exceptions that PyAV raises for videos that can't be decoded.
+        self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
+        self._lock = new_lock(Level.VIDEO_CLIP, "video clip")  # guards the creation of the index
+        self._index: FrameIndex | None = None
+        self._encoding: Encoding | None = None  # known with the index
+        self._header_count: int | None = None  # number of frames in the header; 0 if unreliable
+        self._stamped = False  # whether the container stores time stamps of packets; known with the index
+
+    @property
+    def name(self) -> str:
+        """Name of the video in messages."""
+        return f"the file {self._source!r}" if isinstance(self._source, str) else f"{self._source.size} encoded bytes"
+
+    @property
+    def index(self) -> FrameIndex:
+        """Index of the frames. The first access reads the whole video, without decoding it if possible.
+
+        Raises:
+            DecodeError: the data isn't a video.
+            PipelineError: the file can't be read.
+        """
+        with self._lock:
+            if self._index is None:
+                with self.errors():
+                    self._index = self._make_index()
+            return self._index
+
+    @property
+    def count(self) -> int:
+        """Number of frames: from the header of an MP4; other videos are read for the index.
+
+        Raises:
+            DecodeError: the data isn't a video.
+            PipelineError: the file can't be read.
+        """
+        with self._lock:
+            if self._index is None and self._header_count is None:
+                with self.errors():
+                    self._header_count = self._count_in_header()
+        return len(self.index) if self._index is not None or not self._header_count else self._header_count
+
+    @property
+    def encoding(self) -> Encoding:
+        """Encoding of the video. Created with `index`, and raises the same errors."""
+        self.make_index()
+        assert self._encoding is not None
+        return self._encoding
+
+    @property
+    def decoded_by(self) -> int | None:
+        """The GPU that decodes the video; None for the CPU, the fallback. Raises the same errors as `index`."""
+        if self.device_id is None:
+            return None
+        reason = refusal(self.device_id, self.encoding)
+        if reason is not None:
+            _warn_of(reason, self.name)
+        return self.device_id if reason is None else None
+
+    def make_index(self) -> FrameIndex:
+        """Create `index` if necessary and return it. Raises the same errors."""
+        return self.index
+
+    def open(self, contexts: Contexts | None = None) -> tuple[Any, Any, Any]:
+        """Return a PyAV container, its video stream before the first packet, and the codec context of the stream.
+
+        The caller closes the container, and drops the others or returns the codec context to `contexts`.
+
+        Args:
+            contexts: codec contexts of other videos, to reuse one with the same encoding.
+
+        Raises:
+            DeviceError: NVDEC can't be used.
+        """
+        context = contexts.take(self.encoding) if contexts is not None else None
+        device_id = self.decoded_by
+        if context is not None:
+            container, stream = self._open(probe=not self._stamped)
+            return container, stream, context
+        if device_id is None:
+            container, stream = self._open()
+            return container, stream, stream.codec_context
+        hardware = acceleration(device_id)
+        separate = self.encoding.codec == "av1"  # PyAV's default library for it doesn't support hardware
+        failures: tuple[type[Exception], ...] = (*self.decoding_errors, RuntimeError)
+        with cuda_current(device_id):
+            try:
+                container, stream = self._open(**({} if separate else {"hwaccel": hardware}))
+                if not separate:
+                    return container, stream, stream.codec_context
+                context = self._av.CodecContext.create("av1", "r", hwaccel=hardware)
+            except failures as error:  # not an error of the video: the CPU has read it
+                raise DeviceError(f"NVDEC of GPU {device_id} can't be used: {error}") from error
+        context.extradata = stream.codec_context.extradata
+        context.thread_count = 1
+        return container, stream, context
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Convert errors of PyAV, and our own, into errors that name the video."""
+        try:
+            yield
+        except PipelineError as error:
+            raise type(error)(f"{self.name} can't be decoded: {error}") from error
+        except self.decoding_errors as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, OSError) and isinstance(self._source, str) and not os.path.exists(self._source):
+                raise PipelineError(f"can't read {self.name}: {reason}") from error
+            raise DecodeError(f"{self.name} can't be decoded: {reason}") from error
+
+    def _open(self, probe: bool = True, **options: Any) -> tuple[Any, Any]:
+        """Return a PyAV container and its video stream.
+
+        Args:
+            probe: let FFmpeg decode one or more frames to find the decoder's parameters. It takes 20 ms at 1080p.
+            options: options for PyAV.
+        """
+        options["options"] = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
+        if not probe:
+            options["options"]["skip_frame"] = "all"
+        source: Any = self._source
+        if isinstance(source, str) and is_url(source):
+            source = DataFile(source, _remote_blocks()).stream()
+        elif isinstance(source, str):
+            source = local_path(source)
+            if os.path.isdir(source):
+                raise DecodeError("it is a folder")
+            if os.path.exists(source) and not os.path.isfile(
+                source
+            ):  # FFmpeg would wait for the writer of a named pipe
+                raise DecodeError("it isn't a regular file")
+            source = f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
+        elif not source.size:
+            raise DecodeError("the data is empty")
+        else:
+            source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
+        try:
+            container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)
+        except self._av.ArgumentError as error:
+            raise DecodeError("it isn't a video container, or is damaged") from error
+        try:
+            stream = container.streams.best("video")  # prefers a video to a cover image
+            if stream is None:
+                raise DecodeError("it has no video")
+            if stream.codec_context is None:
+                raise DecodeError("FFmpeg has no decoder for it")
+            stream.codec_context.thread_count = 1  # videos are decoded in parallel
+            for other in container.streams:
+                if other is not stream and hasattr(other, "discard"):  # since PyAV 17.1
+                    other.discard = self._av.stream.Discard.all
+        except BaseException:
+            container.close()
+            raise
+        return container, stream
+
+    def _count_in_header(self) -> int:
+        """Return the number of frames in the header, or 0 if it isn't reliable."""
+        container, stream = self._open(probe=False)
+        with container:
+            entries = stream.index_entries
+            if not container.format.name.startswith("mov") or len(entries) != stream.frames:
+                return 0
+            if any(entry.is_discard for entry in entries) or not (entries and entries[0].is_keyframe):
+                return 0
+            return len(entries)
+
+    def _make_index(self) -> FrameIndex:
+        container, stream = self._open()
+        with container:
+            decoder = stream.codec_context
+            codec = decoder.codec.canonical_name
+            details = decoder.extradata, decoder.codec_tag, decoder.profile, decoder.has_b_frames, stream.time_base
+            self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details)
+            self._stamped = container.format.name.startswith(("mov", "matroska"))
+            may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
+            index = index_packets(whole(container.demux(stream), stream), stream.time_base, may_lie)
+            rate = stream.average_rate or Fraction(25)
+        if index is None:
+            container, stream = self._open()
+            with container:
+                return count_frames(sum(1 for _ in container.decode(stream)), rate)
+        return index if index.keys[0] == 0 else self._without_orphans(index)
+
+    def _without_orphans(self, index: FrameIndex) -> FrameIndex:
+        """Drop frames before the first key frame whose reference frames are missing, as in a cut video."""
+        first = index.times[index.keys[0]]
+        shown = []
+        container, stream = self._open()
+        with container:
+            for frame in container.decode(stream):
+                if frame.pts is not None and frame.pts >= first:
+                    break
+                shown.append(frame.pts)
+        decodable = np.isin(index.times, shown) | (index.times >= first)
+        return replace(index, times=index.times[decodable], keys=index.keys - np.count_nonzero(~decodable))
+
+
+@cache
+def _remote_blocks() -> Blocks:
+    """Return the blocks of all remote videos of this process."""
+    return Blocks()
+
+
+def _warn_of(reason: str, name: str) -> None:
+    """Warn that a GPU doesn't decode a video, once per reason."""
+    if reason not in _warned_reasons:
+        _warned_reasons.add(reason)
+        warnings.warn(
+            f"{name} and similar files are decoded on the CPU, and their frames are uploaded: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )

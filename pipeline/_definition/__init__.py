@@ -1,8 +1,0 @@
-"""`Pipeline` and `pipeline_def`: a user's definition of a pipeline, and how it runs."""
-
-from pipeline._definition.conditional import do_not_convert
-from pipeline._definition.decorator import pipeline_def
-from pipeline._definition.pipeline import Pipeline
-from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
-
-__all__ = ["OperatorConcurrency", "Pipeline", "StreamPolicy", "do_not_convert", "pipeline_def"]

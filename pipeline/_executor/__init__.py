@@ -1,6 +1,0 @@
-"""The executor: run batches through the phases of a graph, several batches at a time."""
-
-from pipeline._executor.executor import Executor
-from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig
-
-__all__ = ["BatchRequest", "BatchResult", "Executor", "ExecutorConfig"]

@@ -1,0 +1,3 @@
+# Written by `python -m docs.stubs`.
+
+from dali_proxy.pipeline.auto_aug.core.choice import *

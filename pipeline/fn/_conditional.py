@@ -1,7 +1,0 @@
-"""Conditions without `if`: `split` a batch, process its parts, and `merge` the results."""
-
-from __future__ import annotations
-
-from pipeline._operators.arrays.split import merge, not_, split
-
-__all__ = ["merge", "not_", "split"]

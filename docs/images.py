@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from dali_proxy._demo.data import photograph_paths
-from pipeline import fn, pipeline_def, types
+from dali_proxy.pipeline import fn, pipeline_def, types
 
 Array = npt.NDArray[Any]
 Graph = Callable[..., Any]

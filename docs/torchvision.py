@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from pipeline import torchvision
+from dali_proxy.pipeline import torchvision
 
 __all__ = ["DIFFERENCES", "PAGE", "with_table"]
 

@@ -25,8 +25,8 @@ from torch.utils.data import Dataset
 import common
 import dali_proxy
 import scenes
+from dali_proxy.pipeline import DataNode, fn, pipeline_def, types
 from networks import encoder
-from pipeline import DataNode, fn, pipeline_def, types
 
 STRIDE = 8
 BOXES = 5  # guesses per image

@@ -25,8 +25,8 @@ from tqdm import tqdm
 
 import common
 import dali_proxy
+from dali_proxy.pipeline import DataNode, fn, pipeline_def, types
 from networks import convolution
-from pipeline import DataNode, fn, pipeline_def, types
 
 RATE = 16_000  # samples per second, to which all sounds are resampled
 STEP = RATE // 100  # columns of a spectrogram are 10 ms apart

@@ -62,7 +62,7 @@ class DALIGenericIterator(BaseIterator):
         ======= ====== ============= ======================
 
         >>> import numpy as np
-        >>> from pipeline import Pipeline, fn
+        >>> from dali_proxy import Pipeline, fn
         >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
         >>> with pipe:
         ...     pipe.set_outputs(fn.external_source(source=[np.array([1, 2]), np.array([3, 3])], cycle=True))

@@ -38,7 +38,7 @@ class DALIRaggedIterator(DALIGenericIterator):
 
     Example:
         >>> import numpy as np
-        >>> from pipeline import Pipeline, fn
+        >>> from dali_proxy import Pipeline, fn
         >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
         >>> with pipe:
         ...     pipe.set_outputs(fn.external_source(source=[[np.array([1.0]), np.array([2.0, 3.0])]], cycle="raise"))

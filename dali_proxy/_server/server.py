@@ -71,11 +71,11 @@ def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
 
 
 def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
-    """Return a running server for a function of `pipeline.dynamic`. Use it as a context manager, or call its `stop`.
+    """Return a running server for a function of `dali_proxy.dynamic`. Use it as a context manager, or call its `stop`.
 
     Args:
         function: function of one sample, which is traced; or a pipeline.
-        **arguments: arguments of `DALIServer` and of `pipeline.dynamic.trace`, such as `batch_size` and `seed`.
+        **arguments: arguments of `DALIServer` and of `dali_proxy.dynamic.trace`, such as `batch_size` and `seed`.
 
     Raises:
         TracingError: the function can't be traced; the message names the line.
@@ -100,7 +100,7 @@ class DALIServer:
     Args:
         pipeline: pipeline to run. It needs at least one `external_source` without a source: these become the inputs of
             the proxy. Pipelines of NVIDIA's package are accepted, too, if that is installed. A function of
-            `pipeline.dynamic` is traced: its parameters become the inputs of the proxy.
+            `dali_proxy.dynamic` is traced: its parameters become the inputs of the proxy.
         deterministic: accepted for compatibility. With `dali_proxy.DataLoader`, results never depend on the number or
             the speed of the workers.
         mode: "process" runs the pipeline in a separate process, which shares neither the GIL nor the CUDA context with
@@ -130,7 +130,7 @@ class DALIServer:
         cluster: runs servers in a Ray cluster instead of one on this machine; see `RayCluster`. The datasets of
             `dali_proxy.DataLoader` are read there, too, so that its `num_workers` has no meaning, and they must have
             indices. Lost servers are replaced and their batches recomputed, whatever `restart` is.
-        **arguments: arguments of `pipeline.dynamic.trace` for a function, such as `batch_size` and `seed`.
+        **arguments: arguments of `dali_proxy.dynamic.trace` for a function, such as `batch_size` and `seed`.
 
     Raises:
         TracingError: the function can't be traced; the message names the line.

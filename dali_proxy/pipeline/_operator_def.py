@@ -146,7 +146,7 @@ def operator_def(
 
     Example:
         >>> import numpy as np
-        >>> from pipeline import fn, operator_def, pipeline_def
+        >>> from dali_proxy import fn, operator_def, pipeline_def
         >>> @operator_def
         ... def noisy(image, sigma):
         ...     return image + np.random.normal(0, sigma, image.shape).astype(np.float32)

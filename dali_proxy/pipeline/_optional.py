@@ -23,7 +23,7 @@ def optional_package(name: str, purpose: str, extra: str) -> Any:
     Example:
         >>> optional_package("missing", "decoding audio", "audio")
         Traceback (most recent call last):
-        pipeline.errors.BuildError: decoding audio needs the package 'missing', which can't be imported (...): ...
+        dali_proxy.pipeline.errors.BuildError: decoding audio needs the package 'missing', which can't be ...
     """
     package = name.partition(".")[0]
     try:

@@ -28,7 +28,7 @@ def check_size(subject: str, *factors: int) -> None:
         >>> check_size("the decoded image", 30000, 30000, 3)
         >>> check_size("the decoded image", 300000, 300000, 3)
         Traceback (most recent call last):
-        pipeline.errors.DecodeError: the decoded image has 270000000000 bytes, more than ...
+        dali_proxy.pipeline.errors.DecodeError: the decoded image has 270000000000 bytes, more than ...
     """
     _check(_SAMPLE_LIMIT, size_from_environment(_SAMPLE_LIMIT, _DEFAULT), subject, factors)
 

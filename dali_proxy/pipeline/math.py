@@ -1,7 +1,7 @@
 """Mathematical functions of data nodes, sample by sample. Functions with real results convert integers to float32.
 
 Example:
-    >>> from pipeline import fn, math
+    >>> from dali_proxy.pipeline import fn, math
     >>> math.clamp(fn.external_source(name="x"), 0, 255).device
     'cpu'
 """

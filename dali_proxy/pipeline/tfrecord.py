@@ -1,7 +1,7 @@
 """Features of TFRecord files: what to read of each record.
 
 Example:
-    >>> from pipeline import tfrecord
+    >>> from dali_proxy.pipeline import tfrecord
     >>> tfrecord.FixedLenFeature([], tfrecord.string, "").shape
     ()
 """

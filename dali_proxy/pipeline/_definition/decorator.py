@@ -44,7 +44,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
             takes ``**kwargs``, or if neither `fn` nor `Pipeline` has an argument.
 
     Example:
-        >>> from pipeline import fn, pipeline_def
+        >>> from dali_proxy import fn, pipeline_def
         >>> @pipeline_def(batch_size=4, num_threads=1, device_id=None)
         ... def doubled():
         ...     return fn.external_source(name="x") * 2

@@ -74,7 +74,7 @@ class Pipeline(PipelineViews):
 
     Example:
         >>> import numpy as np
-        >>> from pipeline import Pipeline, fn
+        >>> from dali_proxy import Pipeline, fn
         >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
         >>> with pipe:
         ...     pipe.set_outputs(fn.external_source(name="x") + 1)
@@ -407,7 +407,7 @@ class Pipeline(PipelineViews):
 
         Example:
             >>> import numpy as np
-            >>> from pipeline import Pipeline, fn
+            >>> from dali_proxy import Pipeline, fn
             >>> with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
             ...     pipe.set_outputs(fn.external_source(lambda: np.ones((2, 1)), name="ones") * 2)
             >>> copy = Pipeline.deserialize(pipe.serialize(), callbacks={"ones": lambda: np.zeros((2, 1))})

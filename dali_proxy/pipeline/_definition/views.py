@@ -54,7 +54,7 @@ class PipelineViews(PipelineProperties):
         the host, launches of kernels, and bytes of their results.
 
         Example:
-            >>> from pipeline import Pipeline, fn
+            >>> from dali_proxy import Pipeline, fn
             >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
             >>> with pipe:
             ...     images = fn.external_source(name="images", layout="HWC")
@@ -101,7 +101,7 @@ class PipelineViews(PipelineProperties):
             PipelineError: the pipeline failed.
 
         Example:
-            >>> from pipeline import Pipeline, fn
+            >>> from dali_proxy import Pipeline, fn
             >>> with Pipeline(batch_size=8, num_threads=2, device_id=None) as pipe:
             ...     pipe.set_outputs(fn.rotate(fn.decoders.image(fn.external_source()), angle=fn.random.uniform()))
             >>> sheet = pipe.preview("photos", path="sheet.png")  # doctest: +SKIP

@@ -1,7 +1,7 @@
 """`Checkpoint`: the states of the readers and random generators of a program.
 
 Example:
-    >>> from pipeline import dynamic
+    >>> from dali_proxy import dynamic
     >>> rng = dynamic.random.RNG(seed=1)
     >>> checkpoint = dynamic.checkpoint.Checkpoint()
     >>> checkpoint.register(rng, "rng")

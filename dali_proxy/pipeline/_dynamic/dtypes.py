@@ -135,7 +135,7 @@ _ENUMS: dict[type[Any], DType] = {
     DALIImageType: DType(DType.Kind.enum, 32, DALIDataType.IMAGE_TYPE, "ImageType"),
     DALIDataType: DType(DType.Kind.enum, 32, DALIDataType.DATA_TYPE, "DataType"),
 }
-#: All types, by their names in `pipeline.dynamic`.
+#: All types, by their names in `dali_proxy.dynamic`.
 TYPES: dict[str, DType] = {
     **{name: _numeric(name) for name in _NUMERIC},
     "bfloat16": DType(DType.Kind.float, 16, None, "bfloat16", 8, 7),

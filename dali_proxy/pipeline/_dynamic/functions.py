@@ -70,7 +70,7 @@ def make_math_function(graph_function: Callable[..., Any]) -> Callable[..., Any]
     """Return a mathematical function for tensors and batches.
 
     Args:
-        graph_function: the function of the same name in `pipeline.math`.
+        graph_function: the function of the same name in `dali_proxy.pipeline.math`.
     """
     name = graph_function.__name__
 

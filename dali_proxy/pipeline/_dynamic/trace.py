@@ -52,7 +52,7 @@ def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
 
     Example:
         >>> import numpy as np
-        >>> from pipeline import dynamic
+        >>> from dali_proxy import dynamic
         >>> pipe = dynamic.trace(lambda x: dynamic.cast(x * 2, dtype=dynamic.float32), batch_size=2)
         >>> pipe.run(x=np.int32([[1], [2]]))[0].as_array().tolist()
         [[2.0], [4.0]]

@@ -40,7 +40,7 @@ class OpSchema:
         schema: the declaration in this package's form.
 
     Example:
-        >>> from pipeline import ops
+        >>> from dali_proxy import ops
         >>> ops.Resize(size=(2, 2)).schema.GetSupportedBackends()
         ['cpu', 'gpu']
     """

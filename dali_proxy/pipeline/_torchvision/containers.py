@@ -62,7 +62,7 @@ class Compose(Located):
     Example:
         >>> import numpy as np
         >>> from PIL import Image
-        >>> from pipeline import dynamic
+        >>> from dali_proxy import dynamic
         >>> half = Lambda(lambda x: dynamic.brightness(x, brightness=0.5))
         >>> Compose([half])(Image.fromarray(np.full((4, 6, 3), 8, np.uint8))).getpixel((0, 0))
         (4, 4, 4)

@@ -63,7 +63,7 @@ def auto_augment(
         ArgumentValueError: the policy is unknown, or has no translations but gets a shape or limits of translations.
 
     Example:
-        >>> from pipeline import fn
+        >>> from dali_proxy import fn
         >>> auto_augment(fn.external_source(name="images", layout="HWC"), "svhn").device
         'cpu'
     """

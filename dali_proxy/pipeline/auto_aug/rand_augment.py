@@ -54,7 +54,7 @@ def rand_augment(
         ArgumentValueError: a number is out of range, or a name is unknown.
 
     Example:
-        >>> from pipeline import fn
+        >>> from dali_proxy import fn
         >>> rand_augment(fn.external_source(name="images", layout="HWC"), n=2, m=9).device
         'cpu'
     """

@@ -43,7 +43,7 @@ def trivial_augment_wide(
         ArgumentValueError: a number is out of range, or a name is unknown.
 
     Example:
-        >>> from pipeline import fn
+        >>> from dali_proxy import fn
         >>> trivial_augment_wide(fn.external_source(name="images", layout="HWC")).device
         'cpu'
     """

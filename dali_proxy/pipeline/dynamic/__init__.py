@@ -2,7 +2,7 @@
 
 Example:
     >>> import numpy as np
-    >>> from pipeline import dynamic
+    >>> from dali_proxy import dynamic
     >>> image = dynamic.tensor(np.zeros((4, 6, 3), np.uint8), layout="HWC")
     >>> dynamic.resize(image, size=(2, 3)).shape
     (2, 3, 3)

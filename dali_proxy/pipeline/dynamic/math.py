@@ -1,7 +1,7 @@
 """Mathematical functions of tensors and batches. Functions with real results convert integers to float32.
 
 Example:
-    >>> from pipeline import dynamic
+    >>> from dali_proxy import dynamic
     >>> dynamic.math.clamp(dynamic.tensor([-1, 300]), 0, 255).numpy().tolist()
     [0, 255]
 """

@@ -1,7 +1,7 @@
 """Operators as functions. A call adds an operator to the graph of the current pipeline.
 
 Example:
-    >>> from pipeline import fn
+    >>> from dali_proxy import fn
     >>> node = fn.external_source(name="images")
     >>> fn.resize(node, size=(224, 224)).device
     'cpu'

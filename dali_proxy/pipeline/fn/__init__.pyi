@@ -3,7 +3,7 @@
 """Operators as functions. A call adds an operator to the graph of the current pipeline.
 
 Example:
-    >>> from pipeline import fn
+    >>> from dali_proxy import fn
     >>> node = fn.external_source(name="images")
     >>> fn.resize(node, size=(224, 224)).device
     'cpu'"""
@@ -703,7 +703,7 @@ def external_source(
 
     Example:
         >>> import numpy as np
-        >>> from pipeline import fn, pipeline_def
+        >>> from dali_proxy import fn, pipeline_def
         >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
         ... def squares():
         ...     return fn.external_source(lambda sample: np.int32(sample.idx_in_epoch ** 2), batch=False)

@@ -3,7 +3,7 @@
 """Operators as classes: created with constant arguments, called with inputs.
 
 Example:
-    >>> from pipeline import fn, ops
+    >>> from dali_proxy import fn, ops
     >>> resize = ops.Resize(size=(224, 224))
     >>> resize(fn.external_source(name="images")).device
     'cpu'"""

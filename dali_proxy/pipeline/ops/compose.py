@@ -17,7 +17,7 @@ class Compose:
         op_list: objects of `ops`, or other callables that take and return data nodes.
 
     Example:
-        >>> from pipeline import fn, ops, types
+        >>> from dali_proxy import fn, ops, types
         >>> chain = ops.Compose([ops.Resize(size=(224, 224)), ops.Cast(dtype=types.FLOAT)])
         >>> chain(fn.external_source(name="images")).name
         'cast'

@@ -29,7 +29,7 @@ def format_tensor(obj: Any, show_data: bool = True) -> str:
         show_data: whether the text contains the data; data on a GPU is copied for it.
 
     Example:
-        >>> from pipeline.tensors import TensorCPU
+        >>> from dali_proxy.pipeline.tensors import TensorCPU
         >>> print(format_tensor(TensorCPU(np.arange(3, dtype=np.uint8), "W")))
         TensorCPU(
             [0 1 2],

@@ -2,7 +2,7 @@
 
 Example:
     >>> from PIL import Image
-    >>> from pipeline.torchvision import CenterCrop, Compose, PILToTensor, Resize
+    >>> from dali_proxy.torchvision import CenterCrop, Compose, PILToTensor, Resize
     >>> Compose([Resize(32), CenterCrop(24), PILToTensor()])(Image.new("RGB", (80, 60))).shape
     torch.Size([3, 24, 24])
 """

@@ -4,7 +4,7 @@
 
 Example:
     >>> from PIL import Image
-    >>> from pipeline.torchvision import functional
+    >>> from dali_proxy.torchvision import functional
     >>> functional.resize(Image.new("RGB", (80, 60)), 20).size
     (26, 20)"""
 

@@ -86,7 +86,7 @@ def external_source(
 
     Example:
         >>> import numpy as np
-        >>> from pipeline import fn, pipeline_def
+        >>> from dali_proxy import fn, pipeline_def
         >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
         ... def squares():
         ...     return fn.external_source(lambda sample: np.int32(sample.idx_in_epoch ** 2), batch=False)

@@ -244,7 +244,7 @@ def augmentation(
         augmentation_cls: class of the result.
 
     Example:
-        >>> from pipeline import fn
+        >>> from dali_proxy import fn
         >>> @augmentation(mag_range=(0, 40))
         ... def grain(data, stddev):
         ...     return fn.noise.gaussian(data, stddev=stddev)

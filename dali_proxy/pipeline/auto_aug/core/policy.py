@@ -31,7 +31,7 @@ class Policy:
         ArgumentValueError: an argument is invalid.
 
     Example:
-        >>> from pipeline.auto_aug.augmentations import equalize, rotate
+        >>> from dali_proxy.pipeline.auto_aug.augmentations import equalize, rotate
         >>> policy = Policy("two", 11, [[(equalize, 0.8, None), (rotate, 0.5, 4)], [(equalize, 1.0, None)]])
         >>> sorted(policy.augmentations)
         ['equalize', 'rotate']

@@ -1,8 +1,8 @@
 """Nodes for `torchdata.nodes`: a reader, a function on one of its outputs, and the conversion to torch tensors.
 
 Example:
-    >>> from pipeline import dynamic                                  # doctest: +SKIP
-    >>> from pipeline.dynamic.pytorch import nodes                    # doctest: +SKIP
+    >>> from dali_proxy import dynamic                                  # doctest: +SKIP
+    >>> from dali_proxy.pipeline.dynamic.pytorch import nodes                    # doctest: +SKIP
     >>> import torchdata.nodes as tn                                  # doctest: +SKIP
     >>> reader = nodes.Reader(dynamic.readers.File, batch_size=8, file_root="photos")  # doctest: +SKIP
     >>> decoded = nodes.DictMapper(reader, dynamic.decoders.image)    # doctest: +SKIP
@@ -35,7 +35,7 @@ class Reader(BaseNode[dict[str, Any]]):  # type: ignore[misc]
     """A node that yields the outputs of a reader as dictionaries.
 
     Args:
-        reader_type: class of the reader, such as `pipeline.dynamic.readers.File`.
+        reader_type: class of the reader, such as `dali_proxy.dynamic.readers.File`.
         batch_size: batch size; None for tensors instead of batches.
         output_names: keys of the outputs; by default "data" and "label", for readers with two outputs.
         **kwargs: arguments of the reader.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from dali_proxy._loader.patch_grid import PatchGrid
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.counters import OperatorTimes
-    from dali_proxy._server.server import DALIServer, serve
+    from dali_proxy._server.serve import serve
+    from dali_proxy._server.server import DALIServer
     from dali_proxy._server.telemetry import ServerStats
     from dali_proxy._torch_functions import TorchPythonFunction, torch_python_function
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
@@ -112,7 +113,8 @@ _NAMES = {
     "_loader.patch_grid": "PatchGrid",
     "_nvidia.install": "install_as_nvidia_dali",
     "_server.counters": "OperatorTimes",
-    "_server.server": "DALIServer serve",
+    "_server.serve": "serve",
+    "_server.server": "DALIServer",
     "_server.telemetry": "ServerStats",
     "_torch_functions": "TorchPythonFunction torch_python_function",
     "_worker.placeholders": "BatchRef SampleRef",

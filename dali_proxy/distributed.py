@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._server.published import publish
-from dali_proxy._server.server import DALIServer, as_pipeline
+from dali_proxy._server.served import as_pipeline
+from dali_proxy._server.server import DALIServer
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.pipeline import Pipeline
 from dali_proxy.pipeline._concurrency.numa import SYSFS, cores_near, gpu_node

@@ -35,6 +35,18 @@ class EarlierShapes:
         # list.
         self._shapes: dict[tuple[int, int], tuple[int, ...] | None] = {}
         self._warned: set[int] = set()  # outputs
+        self._stops = 0
+
+    def follow(self, stops: int) -> None:
+        """Forget all shapes if the server was stopped since the last call: its pipeline may have been replaced.
+
+        Args:
+            stops: how often the server has stopped.
+        """
+        if stops != self._stops:
+            self._stops = stops
+            self._shapes.clear()
+            self._warned.clear()
 
     def check(self, index: int, output: int, value: Any, labels: tuple[str, str]) -> None:
         """Record the shape of an output and compare it with earlier batches.

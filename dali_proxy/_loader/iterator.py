@@ -88,6 +88,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._close_session()
         self._consumer = None
         self._stops = self._server.stops
+        self._earlier_shapes.follow(self._stops)
         self._session = session_of(self._first_session, start.epoch)
         self._revive()
         with self._generators.going_back(start.own, start.shared):
@@ -330,8 +331,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             self._results = consumer.open_session(self._session)
             self._consumer = consumer
         raise ServerClosedError(
-            "the server was stopped and started again since this epoch began, and its batches are lost: begin the "
-            "epoch again, with iter(loader)"
+            "the server was stopped and started again, or its pipeline was replaced, since this epoch began, and its "
+            "batches are lost: begin the epoch again, with iter(loader)"
         )
 
     def _check_workers(self) -> None:

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_proxy._common.core_budget import Shares
+from dali_proxy._host import HOSTS
 from dali_proxy._transport.origin import MAX_SAMPLES
 from dali_proxy.pipeline._definition.serializing import with_graph
 from dali_proxy.pipeline._ranks import current_ranks
@@ -45,6 +46,20 @@ def with_default_threads(pipeline: Pipeline) -> Pipeline:
     shared = with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)
     shared._internals.builder.structure = pipeline._internals.builder.structure
     return shared
+
+
+def check_choices(mode: str, restart: str, device: str | None) -> None:
+    """Check the arguments of a server that are one of several words.
+
+    Raises:
+        ArgumentValueError: an argument has another value.
+    """
+    if mode not in HOSTS:
+        raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
+    if restart not in ("never", "on-failure"):
+        raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
+    if device not in ("cpu", None):
+        raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
 
 
 def check_limits(timeout: float | None, num_workers: int, **sizes: int) -> None:

@@ -131,6 +131,11 @@ class Placing:
         return self._wanted if self._choice is None else self._choice.placement
 
     @property
+    def wanted(self) -> Placement:
+        """The requested placement."""
+        return self._wanted
+
+    @property
     def reason(self) -> str:
         """Reason for the placement, as text for users."""
         if self.trial is not None:

@@ -22,6 +22,11 @@ def publish(endpoint: Endpoint) -> None:
         file.write(pickle.dumps(endpoint))
 
 
+def is_published(endpoint: Endpoint) -> bool:
+    """Return whether other processes may have found a server by its file."""
+    return os.path.exists(os.path.join(os.path.dirname(endpoint.path), _NAME))
+
+
 def read_published(folder: str, own: Endpoint) -> Endpoint:
     """Return the endpoint of the server in a folder, for a process that would otherwise start a server itself.
 

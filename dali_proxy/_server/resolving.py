@@ -42,6 +42,8 @@ def resolved(server: Server, batch: Any, ragged: Ragged | None, earlier: Earlier
         earlier: shapes of the earlier batches of the same loop; None for no comparison.
     """
     stops = server.stops
+    if earlier is not None:
+        earlier.follow(stops)
     try:
         return produce(batch, server.consumer, ragged=check_ragged(ragged), earlier=earlier)
     except ServerDiedError:

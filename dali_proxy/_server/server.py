@@ -18,15 +18,15 @@ from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders
 from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
-from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
-from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes, with_default_threads
+from dali_proxy._server.limits import accept_old_names, check_choices, check_limits, check_sizes, with_default_threads
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
-from dali_proxy._server.published import read_published
+from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
+from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
@@ -36,11 +36,9 @@ from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._compiler.partition import stages_by_device
 from dali_proxy.pipeline._concurrency.finalizers import Finalizer
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
-from dali_proxy.pipeline._definition.decorator import check_known
 from dali_proxy.pipeline._definition.serializing import on_cpu, serialize_for_host
 from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
-from dali_proxy.pipeline._ranks import current_ranks
-from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentMismatchError, PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
@@ -52,41 +50,8 @@ if TYPE_CHECKING:
 
 _REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
-
-
-def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
-    """Return the pipeline to run: one of this project or of NVIDIA's package, or the trace of a function."""
-    served = adopt(served) if is_nvidia_pipeline(served) else served
-    if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
-        from dali_proxy.pipeline.dynamic import trace  # most servers run pipelines
-
-        check_known(arguments, "DALIServer", inspect.signature(DALIServer).parameters)
-        return trace(served, **({"num_threads": -1} if current_ranks().source else {}) | arguments)  # -1: a share
-    if not isinstance(served, Pipeline):
-        hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(served) else ""
-        raise ArgumentTypeError(f"DALIServer needs a Pipeline or a function, not {type(served).__name__}{hint}")
-    if arguments:
-        raise ArgumentTypeError(f"DALIServer: unexpected arguments for a pipeline: {', '.join(sorted(arguments))}")
-    return served
-
-
-def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
-    """Return a running server for a function of `dali_proxy.dynamic`. Use it as a context manager, or call its `stop`.
-
-    Args:
-        function: function of one sample, which is traced; or a pipeline.
-        **arguments: arguments of `DALIServer` and of `dali_proxy.dynamic.trace`, such as `batch_size` and `seed`.
-
-    Raises:
-        TracingError: the function can't be traced; the message names the line.
-
-    Example:
-        >>> with serve(augment, batch_size=64) as server:  # doctest: +SKIP
-        ...     dataset = ImageDataset(folder, transform=server.proxy)
-    """
-    server = DALIServer(function, **arguments)
-    server.start()
-    return server
+#: Attributes that follow from the pipeline.
+_OF_PIPELINE = ("pipeline", "given_seed", "seed", "_device_id", "_placing", "_remote")
 
 
 class DALIServer:
@@ -167,13 +132,8 @@ class DALIServer:
         cluster: RayCluster | None = None,
         **arguments: Any,
     ) -> None:
-        pipeline = as_pipeline(pipeline, arguments)
-        if mode not in HOSTS:
-            raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
-        if restart not in ("never", "on-failure"):
-            raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
-        if device not in ("cpu", None):
-            raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
+        pipeline = as_pipeline(pipeline, arguments, inspect.signature(DALIServer).parameters)
+        check_choices(mode, restart, device)
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
@@ -189,6 +149,7 @@ class DALIServer:
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
+        self._device = device
         self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic
         self.mode = mode
@@ -200,6 +161,7 @@ class DALIServer:
         self._report_at = 0.0  # time of the next report of the loops
         self._unclaimed_bytes = unclaimed_bytes
         self._earlier_shapes = EarlierShapes()  # for `produce_data`
+        self._copied = False  # whether it was pickled
         endpoint = Endpoint(
             path=os.path.join(new_folder(), "socket"),
             key=secrets.token_bytes(32),
@@ -418,6 +380,49 @@ class DALIServer:
             self._life.failure = ""
             self._life.stop("it was stopped")
 
+    def replace(self, pipeline: Pipeline | Callable[..., Any], **arguments: Any) -> None:
+        """Run another pipeline from the next epoch on, for example after a change of the transform in a notebook.
+
+        Datasets, workers and loaders stay. They continue to count epochs, so an epoch has the results that a new server
+        with the new pipeline would give in the same epoch. A loop in an unfinished epoch gets a `ServerClosedError`: no
+        epoch mixes two pipelines. Counters begin at 0. After an error, the old pipeline stays.
+
+        Args:
+            pipeline: new pipeline, with the inputs, outputs and batch size of the old one; or a function.
+            **arguments: for a function, arguments of `dali_proxy.dynamic.trace` in place of those of the old pipeline.
+
+        Raises:
+            TracingError: the function can't be traced; the message names the line.
+            ArgumentMismatchError: the inputs, the outputs or the batch size differ from those of the old pipeline.
+            BuildError: the pipeline can't run here: the GPU, a library or a file is missing.
+            ProxyError: other processes use the server.
+
+        Example:
+            >>> server.replace(augment)  # doctest: +SKIP
+        """
+        with self._lock:
+            if not self.owned or is_published(self.endpoint):
+                raise ProxyError("replace: other processes use the server, too: make a new one")
+            if is_function(pipeline):
+                arguments = {**arguments_for_another(self.pipeline, self.given_seed), **arguments}
+            options: dict[str, Any] = {"mode": self.mode, "placement": self._placing.wanted, "device": self._device}
+            other = DALIServer(pipeline, **options, cluster=self.cluster, **arguments)  # checks the arguments
+            check_replacement(self.endpoint, other.endpoint)
+            if self._copied and not (self.placement == other.placement == "server"):
+                raise ProxyError("replace: another process runs a stage of the old pipeline: make a new server")
+            runs, before = self.running, {name: vars(self)[name] for name in _OF_PIPELINE}
+            self.stops, self.stopped = self.stops + 1, False
+            self._life.stop("its pipeline was replaced", restarts=True)
+            try:
+                vars(self).update({name: vars(other)[name] for name in _OF_PIPELINE})
+                if runs:
+                    self.start()
+            except BaseException:
+                vars(self).update(before)
+                if runs:
+                    self.start()
+                raise
+
     def revive(self, stops: int) -> None:
         """Restart the server if it died. Do nothing while it runs.
 
@@ -575,6 +580,7 @@ class DALIServer:
         return os.getpid() == self._life.owner
 
     def __getstate__(self) -> dict[str, Any]:
+        self._copied = True
         dropped = ("pipeline", "_life", "_lock", "_remote", "proxy", "_dataset_pool")
         return {
             **{name: value for name, value in vars(self).items() if name not in dropped},

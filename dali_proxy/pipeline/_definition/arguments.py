@@ -144,9 +144,13 @@ class PipelineArguments:
 
     def over(self, others: Mapping[str, Any]) -> PipelineArguments:
         """Return these arguments, with `others` in place of those that were left at their defaults."""
+        return PipelineArguments(**{**others, **self.explicit})
+
+    @property
+    def explicit(self) -> dict[str, Any]:
+        """The arguments by name that differ from their defaults, except for code of the user."""
         defaults = PipelineArguments().by_name
-        explicit = {name: value for name, value in self.by_name.items() if value != defaults[name]}
-        return PipelineArguments(**{**others, **explicit})
+        return {name: value for name, value in self.by_name.items() if value != defaults[name]}
 
     @property
     def queue_depths(self) -> tuple[int, int]:

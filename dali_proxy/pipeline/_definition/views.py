@@ -59,7 +59,7 @@ class PipelineViews(PipelineProperties):
             >>> with pipe:
             ...     images = fn.external_source(name="images", layout="HWC")
             ...     pipe.set_outputs(fn.crop_mirror_normalize(fn.flip(images)))
-            >>> "fn.flip (line 4) -> fn.crop_mirror_normalize" in pipe.explain()
+            >>> "-> fn.crop_mirror_normalize" in pipe.explain()
             True
         """
         return explain(self._internals.graph, self._internals.executor)

@@ -62,7 +62,8 @@ def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
     uses_gpu = any(call.device != "cpu" for call in first.calls)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     defaults = {"batch_size": 64, "num_threads": cores, "device_id": -1 if uses_gpu else None}
-    pipe = Pipeline(**{**defaults, **arguments})
+    given = {name: value for name, value in arguments.items() if value is not None or name == "device_id"}
+    pipe = Pipeline(**{**defaults, **given})
     _check_repeats(function, first, places(structure), pipe)
     return pipe
 

@@ -22,23 +22,14 @@ class _Here(threading.local):
 _here = _Here()
 
 
-class giving_up:  # used like a function; a generator would take longer
-    """Name the function that ends the work of this thread if a call in the context never returns.
+def give_up_by(give_up: GiveUp | None) -> GiveUp | None:
+    """Set the function that ends the work of this thread if a watched call never returns. Return the previous one.
 
     Args:
         give_up: called on another thread, once. If the call returns later, the thread must not use its results.
     """
-
-    __slots__ = ("_give_up", "_outer")
-
-    def __init__(self, give_up: GiveUp) -> None:
-        self._give_up = give_up
-
-    def __enter__(self) -> None:
-        self._outer, _here.give_up = _here.give_up, self._give_up
-
-    def __exit__(self, *error: object) -> None:
-        _here.give_up = self._outer
+    previous, _here.give_up = _here.give_up, give_up
+    return previous
 
 
 class StuckCalls:

@@ -18,10 +18,10 @@ from dali_proxy.pipeline._compiler.per_frame_arguments import by_frames
 from dali_proxy.pipeline._compiler.plan import Phase, make_plan
 from dali_proxy.pipeline._compiler.sources_on_gpu import sources_on_gpu
 from dali_proxy.pipeline._concurrency.affinity import nearest_cores
-from dali_proxy.pipeline._concurrency.cost import Cost, spent
+from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, spent
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt, pass_on_interrupt
-from dali_proxy.pipeline._concurrency.stuck_calls import giving_up
+from dali_proxy.pipeline._concurrency.stuck_calls import give_up_by
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 from dali_proxy.pipeline._cuda.streams import ignore_captures
@@ -391,17 +391,7 @@ class Executor:
             self._advance(run)
 
     def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
-        with giving_up(partial(self._give_up, run, phase, threading.current_thread())):
-            self._run_phase_here(run, phase)
-
-    def _give_up(self, run: RunningBatch, phase: Phase, thread: threading.Thread, reason: str) -> None:
-        """End a batch whose thread is in a call that doesn't return. The thread keeps the memory of the call."""
-        run.given_up = True
-        if (work_queue := self._queue_of(phase)) is not None:
-            work_queue.abandon(thread)
-        self._finish(run, describe_failure((run.step or phase.steps[0]).nodes[0], PipelineError(reason)))
-
-    def _run_phase_here(self, run: RunningBatch, phase: Phase) -> None:
+        outer = give_up_by(partial(self._give_up, run, phase, threading.current_thread()))
         try:
             if phase.on_gpu:
                 assert self._device is not None
@@ -420,6 +410,15 @@ class Executor:
             if not run.given_up:
                 run.phase += 1
                 self._advance(run)
+        finally:
+            give_up_by(outer)
+
+    def _give_up(self, run: RunningBatch, phase: Phase, thread: threading.Thread, reason: str) -> None:
+        """End a batch whose thread is in a call that doesn't return. The thread keeps the memory of the call."""
+        run.given_up = True
+        if (work_queue := self._queue_of(phase)) is not None:
+            work_queue.abandon(thread)
+        self._finish(run, describe_failure((run.step or phase.steps[0]).nodes[0], PipelineError(reason)))
 
     def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
         if self._shared is None and not run.on_caller:  # not the user's thread
@@ -457,11 +456,12 @@ class Executor:
                 step.run(batch)
                 if kernels is not None and number == len(steps) - 1:
                     batch.outputs.compute(phase.results)
-            cost, launches, nbytes = _UNMEASURED, 0, 0
+            cost, launches, nbytes = _UNMEASURED, 0, None
             if weight:
                 now = spent()
                 cost, already = now.minus(already, weight), now
                 launches = 0 if kernels is None else kernels.launched - launched
+            if weight and not batch.number % MEASURED_CHEAP:  # computing sizes takes longer than a cheap operator
                 found = map(batch.outputs.get, step.results)
                 nbytes = sum([output.nbytes for output in found if output is not None])
             self.statistics.end(step, cost, batch.costs, launches, nbytes)
@@ -531,7 +531,8 @@ class Executor:
         if error is None:
             try:
                 outputs = self._outputs(batch)
-                self._confirm_failure(run)
+                if run.failure is not None:
+                    self._confirm_failure(run, run.failure)
             except Exception as failure:  # noqa: BLE001 - always deliver a result: callers wait for it
                 outputs, error = (), as_batch_error(failure, "a batch ended")
         batch.clear()
@@ -550,12 +551,11 @@ class Executor:
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
 
-    def _confirm_failure(self, run: RunningBatch) -> None:
+    def _confirm_failure(self, run: RunningBatch, failure: Exception) -> None:
         """Record that a batch has succeeded. If all those with which it failed have, to merge them was the fault."""
-        if run.failure is not None:
-            run.suspects.remove(run)
-            if not run.suspects:
-                self.program.fast_paths.confirm("batches that run as one", run.failure)
+        run.suspects.remove(run)
+        if not run.suspects:
+            self.program.fast_paths.confirm("batches that run as one", failure)
 
     def _end_order(self, number: int) -> None:
         for order in self._orders.values():

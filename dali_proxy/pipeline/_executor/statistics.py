@@ -60,8 +60,8 @@ class _Step:
         self.rows = {node.index: row for row, unit in enumerate(self.units) for node in unit}
         self.begun = 0
         self.ended = 0
-        self.launches = self.nbytes = 0  # of the last run with a cost
-        self.undivided = Cost()
+        self.launches = self.nbytes = 0  # of the last run in which they were measured
+        self.processor = self.elapsed = 0  # undivided
         # One row per unit: nanoseconds of processor time and of elapsed time.
         self.divided = np.zeros((len(self.units), 2))
         self.measured = np.zeros((len(self.units), 2))
@@ -82,8 +82,8 @@ class _Step:
         """Divide the cost added since the last call. Divided costs stay as they are, so times never decrease."""
         totals = self.measured.sum(axis=0)
         shares = np.where(totals > 0, self.measured / np.maximum(totals, 1), 1 / len(self.units))
-        self.divided += shares * self.undivided
-        self.undivided = Cost()
+        self.divided += shares * (self.processor, self.elapsed)
+        self.processor = self.elapsed = 0
 
 
 class Statistics:
@@ -123,7 +123,7 @@ class Statistics:
         is_early = 0 < number < _MEASURED and number.bit_count() == 1
         return Costs() if is_early or (number and number % _MEASURED == 0) else None
 
-    def end(self, step: Steps, cost: Cost, costs: Costs | None, launches: int = 0, nbytes: int = 0) -> None:
+    def end(self, step: Steps, cost: Cost, costs: Costs | None, launches: int = 0, nbytes: int | None = None) -> None:
         """Count one run of a step.
 
         Args:
@@ -131,7 +131,7 @@ class Statistics:
             cost: cost of the run.
             costs: result of `begin`.
             launches: number of launches of kernels.
-            nbytes: size of the step's results.
+            nbytes: size of the step's results; None if it wasn't measured.
         """
         counted = self._steps[step]
         with self._lock:
@@ -139,8 +139,11 @@ class Statistics:
             if costs is not None:
                 counted.measure(costs)
             if cost[1]:
-                counted.undivided = counted.undivided.plus(cost)
-                counted.launches, counted.nbytes = launches, nbytes
+                counted.processor += cost[0]
+                counted.elapsed += cost[1]
+                counted.launches = launches
+            if nbytes is not None:
+                counted.nbytes = nbytes
 
     def describe(self, step: Steps) -> list[str]:
         """Return lines about a step, for users: what a run of it takes, and what that of its units takes."""
@@ -151,7 +154,7 @@ class Statistics:
             if counted.is_divisible:
                 counted.divide()
             times = (counted.divided[:, 0] / counted.ended / 1000).tolist()
-            total = sum(times) + counted.undivided.processor / counted.ended / 1000
+            total = sum(times) + counted.processor / counted.ended / 1000
             launches, nbytes = counted.launches, counted.nbytes
         shown = f"{total:.0f} µs of the host for each batch, {launches} launches, {nbytes} bytes of results"
         rows = zip(times, counted.units, strict=True) if len(times) > 1 and counted.is_divisible else ()
@@ -172,7 +175,7 @@ class Statistics:
                     continue
                 if not step.is_divisible:
                     entry = found.setdefault(step.name, StepTimes(step.name, device=step.nodes[0].device))
-                    entry.add(step.ended, step.undivided.processor, step.undivided.elapsed)
+                    entry.add(step.ended, step.processor, step.elapsed)
                     continue
                 step.divide()
                 for (node, *_), (processor, elapsed) in zip(step.units, step.divided.tolist(), strict=True):

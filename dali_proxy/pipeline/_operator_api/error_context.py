@@ -30,12 +30,18 @@ class error_context:  # used like a function: `with error_context(node, batch):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, OperatorError):
-            failures = self._batch.in_full_batch(error.failures)
-            source = self._batch.full_batch.source_of(self._node, failures)
-            raise describe_failure(self._node, error, failures, source) from (error.__cause__ or error)
-        if error is not None and not is_interrupt(error):
-            raise describe_failure(self._node, error) from error
+        if error is not None:
+            raise_described(self._node, self._batch, error)
+
+
+def raise_described(node: GraphNode, batch: Batch, error: BaseException) -> None:
+    """Raise the error of an operator that failed while it processed a batch, unless it is an interrupt."""
+    if isinstance(error, OperatorError):
+        failures = batch.in_full_batch(error.failures)
+        source = batch.full_batch.source_of(node, failures)
+        raise describe_failure(node, error, failures, source) from (error.__cause__ or error)
+    if not is_interrupt(error):
+        raise describe_failure(node, error) from error
 
 
 def describe_failure(

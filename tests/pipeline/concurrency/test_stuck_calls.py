@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._concurrency.stuck_calls import StuckCalls, giving_up
+from dali_proxy.pipeline._concurrency.stuck_calls import GiveUp, StuckCalls, give_up_by
 from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 from pipeline import Pipeline, errors, fn
 from tests.waiting import PATIENCE_S, wait_until
@@ -19,6 +21,13 @@ def calls() -> Any:
     made = StuckCalls("it didn't return", 0.05)
     yield made
     made.close()
+
+
+@contextmanager
+def giving_up(give_up: GiveUp) -> Iterator[None]:
+    outer = give_up_by(give_up)
+    yield
+    assert give_up_by(outer) is give_up
 
 
 def test_call_that_returns_is_not_given_up(calls: StuckCalls) -> None:

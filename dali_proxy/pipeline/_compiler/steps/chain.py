@@ -44,6 +44,7 @@ class ChainStep(Step):
 
     def __init__(self, planned: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
         super().__init__(planned.nodes)
+        self.units = tuple([(node,) for node in self.nodes])
         self.operators = tuple(operators)
         self.results = planned.results
         self._members = {node.index for node in planned.nodes}
@@ -66,10 +67,6 @@ class ChainStep(Step):
         self._elapsed = [0, 0]
         #: Whether a trace leaves the samples out, because they are known to take little time.
         self._is_brief = False
-
-    @property
-    def units(self) -> Sequence[tuple[GraphNode, ...]]:
-        return tuple([(node,) for node in self.nodes])
 
     def run(self, batch: Batch) -> None:
         """Compute the chain's results and store them in the batch.

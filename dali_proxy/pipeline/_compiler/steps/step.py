@@ -18,6 +18,9 @@ class Step(ABC):
 
     Args:
         nodes: the operators, in order.
+
+    Attributes:
+        units: the operators whose cost can be measured together only.
     """
 
     #: Whether a result may depend on several samples of a batch.
@@ -25,6 +28,7 @@ class Step(ABC):
 
     def __init__(self, nodes: Sequence[GraphNode]) -> None:
         self.nodes = tuple(nodes)
+        self.units: Sequence[tuple[GraphNode, ...]] = (self.nodes,)
 
     @abstractmethod
     def run(self, batch: Batch) -> None:
@@ -33,11 +37,6 @@ class Step(ABC):
         Raises:
             OperatorError: an operator failed.
         """
-
-    @property
-    def units(self) -> Sequence[tuple[GraphNode, ...]]:
-        """The operators whose cost can be measured together only."""
-        return (self.nodes,)
 
     def leaves(self) -> Iterator[Step]:
         """Return the steps of single operators and of chains."""
@@ -116,11 +115,7 @@ class Steps(Step):
         super().__init__(planned.nodes)
         self.name, self.results, self.notes = planned.name, planned.results, notes
         self.steps, self._dead = tuple(steps), dead
-        self._units = tuple([unit for step in steps for unit in step.units])
-
-    @property
-    def units(self) -> Sequence[tuple[GraphNode, ...]]:
-        return self._units
+        self.units = tuple([unit for step in steps for unit in step.units])
 
     def run(self, batch: Batch) -> None:
         if batch.costs is None or len(self.steps) == 1:  # a chain measures its operators

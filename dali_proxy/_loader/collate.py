@@ -40,14 +40,13 @@ class Collate:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "collate_fn": for_spawned(self.collate_fn)}
 
-    def __call__(self, samples: Any) -> CollatedBatch | FailedBatch | Packed | Pause | list[Any]:
-        if not isinstance(samples, Chunk):
-            return self._collate(samples)
-        assert samples.read is not None  # the dataset of this process has set it
-        with collected_submissions():
-            return [self._collate(samples.read(numbered), in_chunk=True) for numbered in samples.numbered]
-
-    def _collate(self, samples: Any, in_chunk: bool = False) -> CollatedBatch | FailedBatch | Packed | Pause:
+    def __call__(
+        self, samples: Any, in_chunk: bool = False
+    ) -> CollatedBatch | FailedBatch | Packed | Pause | list[Any]:
+        if isinstance(samples, Chunk):
+            assert samples.read is not None  # the dataset of this process has set it
+            with collected_submissions():
+                return [self(samples.read(numbered), in_chunk=True) for numbered in samples.numbered]
         last = samples[-1] if isinstance(samples, list) and samples else samples
         if isinstance(last, Pause):
             return last

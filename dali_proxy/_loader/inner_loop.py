@@ -192,13 +192,10 @@ class InnerLoop:
             self._round = None
 
     def _next(self) -> Any:
-        assert self.batches is not None
-        if self._reads_here:
-            return self._next_in_this_process(self.batches)
-        return without_context(next, self.batches)
-
-    def _next_in_this_process(self, batches: Iterator[Any]) -> Any:
-        items = self._items
+        batches, items = self.batches, self._items
+        assert batches is not None
+        if not self._reads_here:
+            return without_context(next, batches)
         before = None if items is None else items.last
         try:
             if self._interrupted is not None and self.make is not None:

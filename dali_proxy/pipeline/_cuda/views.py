@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +56,12 @@ def lent_array(memory: npt.NDArray[np.uint8], owner: object) -> npt.NDArray[np.u
         >>> ended
         [True]
     """
-    return np.asarray(_HostView(memory, owner))
+    view = _HostView()
+    view.owner, view.source = owner, memory
+    interface = memory.__array_interface__
+    interface["data"] = (interface["data"][0], False)
+    view.__array_interface__ = interface
+    return np.asarray(view)
 
 
 class _HostView:
@@ -63,9 +69,6 @@ class _HostView:
 
     __slots__ = ("__array_interface__", "owner", "source")
 
-    def __init__(self, memory: npt.NDArray[np.uint8], owner: object) -> None:
-        self.owner = owner
-        self.source = memory
-        interface = memory.__array_interface__
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
+    owner: object
+    source: npt.NDArray[np.uint8]
+    __array_interface__: dict[str, Any]

@@ -500,7 +500,7 @@ class TensorListCPU(TensorListBase):
     def __len__(self) -> int:
         if self._samples is not None:
             return len(self._samples)
-        return len(self.samples if self._table is None else self._table)
+        return len(self.samples if self._table is None else self._table.pointers)
 
     def __iter__(self) -> Iterator[TensorCPU]:
         return (self[index] for index in range(len(self)))

@@ -17,7 +17,6 @@ from dali_proxy.pipeline._operators.geometry.crop_mirror_normalize import CropMi
 from dali_proxy.pipeline._operators.geometry.resize import ResizeCpu
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
-from dali_proxy.pipeline.types import UINT8
 
 # Images per call: enough to keep Python's overhead small, yet few enough that no thread waits long for the last call.
 _IMAGES = 4
@@ -41,26 +40,22 @@ class FusedImages(FusedStep):
 
     def run_as_one(self, batch: Batch) -> bool:
         data = batch.values[self._resizer.node.inputs[0]]
-        if (
-            not isinstance(data, TensorListCPU)
-            or data.layout() not in ("", "HWC")
-            or data.ndim != 3
-            or data.dtype != UINT8
-        ):
+        if not isinstance(data, TensorListCPU) or data.layout() not in ("", "HWC"):
             return False
         table = data.table()
-        if not table.shapes.all() or np.ptp(table.shapes[:, 2]):
+        shapes = table.shapes
+        if table.dtype != np.uint8 or shapes.shape[1] != 3 or not shapes.all() or np.ptp(shapes[:, 2]):
             return False
         try:
-            resized = self._resizer.resolve(batch, table.shapes[:, :2])
-            normalization = self._normalizer.resolve(batch, int(table.shapes[0, 2]))
+            resized = self._resizer.resolve(batch, shapes[:, :2])
+            normalization = self._normalizer.resolve(batch, int(shapes[0, 2]))
         except PipelineError:
             return False
         if resized is None or normalization is None:
             return False
         images = ImageBatch(
             table.pointers,
-            table.shapes,
+            shapes,
             table.strides,
             np.concatenate([resized.low, resized.high], axis=1),
             size=tuple(resized.size[0].tolist()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -154,10 +155,15 @@ class _ArgumentCache:
         )
         names = [argument.name for argument in NORMALIZATION_ARGUMENTS]
         self.tables = ArgumentCache(node, lambda batch: gains_and_offsets(batch.arguments(node)), names)
+        #: `tables` for images with a number of channels, as float32.
+        self.of_channels = ArgumentCache(node, partial(self._of_channels, node), names)
         #: `tables` as lists.
         self.rows = ArgumentCache(
             node, lambda batch: tuple(table.tolist() for table in gains_and_offsets(batch.arguments(node))), names
         )
+
+    def _of_channels(self, node: GraphNode, batch: Batch, channels: int) -> list[npt.NDArray[np.float32]]:
+        return [_rows(node, table, channels).astype(np.float32) for table in self.tables.get(batch)]
 
 
 @dataclass(frozen=True)
@@ -223,12 +229,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         arguments = batch.arguments(self.node)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
-        rows = (1 if constant else batch.size, channels)
-        scale, bias = (
-            np.broadcast_to(_table(values, channels, constant), rows) for values in self._cache.tables.get(batch)
-        )
-        return Normalization(mirror != 0, scale.astype(np.float32), bias.astype(np.float32))
+        return Normalization(mirror != 0, *self._cache.of_channels.get(batch, channels))
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         image, settings = inputs[0], state.settings
@@ -395,8 +396,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
         assert mirror is not None
         gains, offsets = self._cache.tables.get(batch)
         channels = int(shapes[:, settings.channel_axis].max())
-        constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
-        scale, bias = (_table(values, channels, constant) for values in (gains, offsets))
+        scale, bias = (_table(self.node, values, channels) for values in (gains, offsets))
         return CropNormalization(settings, starts, extents, mirror != 0, scale, bias)
 
     def _settings(self, batch: Batch, layout: str, ndim: int) -> _Settings:
@@ -440,8 +440,15 @@ def _cut(
     return pixels.normalize(scale, bias, dtype).window(first, steps, size, fill)
 
 
-def _table(values: Array, channels: int, constant: bool) -> Array:
+def _rows(node: GraphNode, values: Array, channels: int) -> Array:
+    """Return values for each channel, (1 or N, channels)."""
+    rows = np.atleast_2d(_table(node, values, channels))
+    return np.broadcast_to(rows, (len(rows), channels))
+
+
+def _table(node: GraphNode, values: Array, channels: int) -> Array:
     """Return values for the kernel: (1,) or (channels,) if all samples share them, else (N, 1) or (N, channels)."""
+    constant = node.argument_inputs.keys().isdisjoint(("mean", "std"))
     rows = values[:1] if constant else values
     for_channels(rows[0], channels)
     rows = rows if rows.shape[1] == 1 else rows[:, :channels]

@@ -122,12 +122,13 @@ class ClusterConsumer:
 
 
 def _merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    merged: dict[str, Any] = {"operators": {}}
+    merged: dict[str, Any] = {}
     for report in reports:
         for name, value in report.items():
             if isinstance(value, Mapping):
-                for operator, times in value.items():
-                    merged[name][operator] = _sum(merged[name].get(operator, {}), times)
+                known = merged.setdefault(name, {})
+                for part, numbers in value.items():
+                    known[part] = _sum(known.get(part, {}), numbers)
             else:
                 merged[name] = _sum({name: merged[name]} if name in merged else {}, {name: value})[name]
     for name in _MEANS.intersection(merged):
@@ -138,6 +139,9 @@ def _merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
 def _sum(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Add the numbers of two mappings; keep the first of other values."""
     return {
-        name: total[name] + value if name in total and isinstance(value, int | float) else total.get(name, value)
-        for name, value in more.items()
+        **total,
+        **{
+            name: total[name] + value if name in total and isinstance(value, int | float) else total.get(name, value)
+            for name, value in more.items()
+        },
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Request:
         variant: variant of the pipeline that computes it.
         seq: the worker's number for it.
         number: its number among the batches that this variant has started.
+        since: time when its stage began.
         session: the iterator that it belongs to; 0 for none.
         key: key of its random numbers.
         size: number of samples.
@@ -75,6 +77,7 @@ class Request:
     waiter: Consumer | None = None
     times: list[float] | None = None
     number: int = -1
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def nbytes(self) -> int:

@@ -147,6 +147,7 @@ class HostRunner:
         while scheduler.turns and (request := scheduler.take(self._is_held_now)) is not None:
             request.variant, request.number = self.variant, self.variant.next_number()
             inputs, request.inputs = request.inputs, {}
+            self._totals.end_stage(request, "queue")
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
             run = BatchRequest(request.size, inputs, request.key, partial(self._inputs_read, request))
@@ -259,6 +260,7 @@ class HostRunner:
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
+        self._totals.end_stage(request, "pipeline")
         if self.trace is not None:
             self.trace.ended(request, EXECUTED)
         limits = self._scheduler.waits(self._is_held_now) and self._is_wanted(request)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from dali_proxy._common.latency import Latency
 from dali_proxy._host.clients import Worker
 from dali_proxy._host.requests import Request
 from dali_proxy._host.scheduler import Scheduler
@@ -24,6 +25,7 @@ class Totals:
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
         arena_wait: seconds that disconnected workers waited for free space in their shared memory.
+        latency: durations of the stages of batches: "queue" and "pipeline".
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,13 @@ class Totals:
         self.bytes_in = 0
         self.bytes_out = 0
         self.arena_wait = 0.0
+        self.latency = {"queue": Latency(), "pipeline": Latency()}
+
+    def end_stage(self, request: Request, stage: str) -> None:
+        """Count the duration of a stage of a batch, which ends now."""
+        now = time.monotonic()
+        self.latency[stage].add(now - request.since)
+        request.since = now
 
     def count(self, request: Request) -> None:
         """Count a finished batch."""
@@ -66,4 +75,5 @@ class Totals:
             "depth": scheduler.depth,
             "busy": scheduler.busy_seconds,
             "occupancy": scheduler.occupancy_seconds,
+            "latency": {stage: each.counts() for stage, each in self.latency.items()},
         }

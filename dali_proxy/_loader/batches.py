@@ -87,11 +87,15 @@ class Cost(NamedTuple):
         seconds: elapsed time from the first sample to the submission.
         nbytes: size of the samples in shared memory.
         message: size of the message with the worker's last batch.
+        slowest: dataset index of the sample that took longest to read, as text; empty if unknown.
+        slowest_seconds: its elapsed time.
     """
 
     seconds: float
     nbytes: int
     message: int
+    slowest: str = ""
+    slowest_seconds: float = 0.0
 
 
 class CollatedBatch(NamedTuple):
@@ -128,6 +132,7 @@ class FailedBatch:
         index: dataset index that was being read; None if unknown.
         worker: name of the process, such as "worker 1 (pid 4711)".
         position: always None; see `CollatedBatch.position`.
+        cost: likewise.
     """
 
     numbered: NumberedIndices
@@ -135,6 +140,7 @@ class FailedBatch:
     index: Any
     worker: str
     position: None = None
+    cost: None = None
 
     @classmethod
     def from_error(cls, numbered: NumberedIndices, error: BaseException, index: Any, own: OwnWorker) -> FailedBatch:

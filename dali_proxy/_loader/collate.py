@@ -64,7 +64,8 @@ class Collate:
                     return last
                 data = submit_rest(self.collate_fn(samples))
                 position = None if context.position is None else context.position()
-                cost = Cost(time.perf_counter() - context.begun, context.nbytes, self._message)
+                elapsed, (slowest, longest) = time.perf_counter() - context.begun, context.slowest
+                cost = Cost(elapsed, context.nbytes, self._message, "" if slowest is None else str(slowest), longest)
                 packs = self.packs and self.own.id is not None
                 # The training process knows the indices of a chunk.
                 batch = CollatedBatch(None if packs and in_chunk else _numbered(context), data, position, cost)

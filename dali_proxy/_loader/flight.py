@@ -79,7 +79,7 @@ class Flight:
         """
         if batch.cost is None or not result:
             return self.chunk
-        seconds, nbytes, message = batch.cost
+        seconds, nbytes, message, *_ = batch.cost
         if not self._seconds:
             self._seconds, self._nbytes, self._message = seconds, float(nbytes), float(message)
         self._seconds += _WEIGHT * (min(seconds, 2 * self._seconds) - self._seconds)

@@ -243,7 +243,9 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             indices = numbered.indices  # a dataset without indices has full batches
             size = len(indices) if hasattr(indices, "__len__") else self._batch_size
             times = self._server.loop_times
-            times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch), size)
+            times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch), size, numbered.rank)
+            if arrived.cost is not None:
+                times.note_cost(arrived.cost)
             if self._is_first:
                 times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
                 self._has_new_workers = False

@@ -8,6 +8,7 @@ numbers in the `BatchContext` of its thread, where the proxy finds them.
 from __future__ import annotations
 
 import gc
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -259,17 +260,25 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
             return FailedBatch.from_error(numbered, error, context.index, self.own)
 
     def _one(self, index: Any, context: BatchContext) -> Any:
-        context.index = index
-        return self.dataset[index]
+        return self._read([index], context)[0]
 
     def _batch(self, indices: Any, context: BatchContext) -> Any:
         get_all = getattr(self.dataset, "__getitems__", None)
         if get_all:
             return get_all(indices)
-        samples = []
+        return self._read(indices, context)
+
+    def _read(self, indices: Iterable[Any], context: BatchContext) -> list[Any]:
+        samples, longest = [], 0.0
+        before = time.perf_counter()
         for index in indices:
             context.index = index
             samples.append(self.dataset[index])
+            now = time.perf_counter()
+            if now - before > longest:
+                longest = now - before
+                context.slowest = index, longest
+            before = now
         return samples
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
-from dali_proxy._server.telemetry import OF_LOOPS, ServerStats
+from dali_proxy._common.latency import Latency
+from dali_proxy._server.telemetry import OF_LOOPS, ServerStats, slowest_of
 from dali_proxy._transport.endpoint import open_monitor, server_errors
 from dali_proxy._transport.protocol import Stats, StatsRequest
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
@@ -76,7 +77,15 @@ class MonitorClient:
         """
         report = self.request("stats")
         loops = report.pop("loops")
-        stats = ServerStats.from_report(report)
+        latency: dict[str, Latency] = {}
+        ranks: dict[int, Latency] = {}
+        slowest: dict[str, float] = {}
+        for each in loops:
+            found = {stage: Latency(dict(counts)) for stage, counts in each["latency"]}
+            latency |= {stage: latency.get(stage, Latency()) + added for stage, added in found.items()}
+            ranks[each["rank"]] = ranks.get(each["rank"], Latency()) + found["wait"]
+            slowest |= {index: max(seconds, slowest.get(index, 0.0)) for index, seconds in each["slowest"]}
+        stats = ServerStats.from_report(report, latency, ranks=ranks, slowest=slowest_of(slowest))
         counted = (*OF_LOOPS, "skipped", "replaced", "restarts")
         sums = {name: sum(each[name] for each in loops) for name in counted}
         if loops:

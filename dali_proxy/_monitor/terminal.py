@@ -41,6 +41,7 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
         shown = [f"{name} {times.seconds / total:.0%}" for name, times in operators[:_OPERATORS] if times.seconds > 0]
         if shown:
             lines += _indented(f"Processor time of operators: {', '.join(shown)}", width)
+        lines += each.recent.latency_lines()
         if each.total.last_error:
             lines += _indented(f"Last error: {each.total.last_error}", width)
     return "\n".join(line[:width] for line in lines)

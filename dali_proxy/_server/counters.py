@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dali_proxy._common.in_flight import InFlight
+from dali_proxy._common.latency import Latency
 
 _WAITING = 0.1  # share of the time for which training may wait and still be the limit
 _BUSY = 0.7  # share of the time for which the executor must be busy to be the limit
@@ -82,6 +83,9 @@ class Counters:
     loop_batches: int = 0
     loop_samples: int = 0
     worker_starts: int = 0
+    latency: Mapping[str, Latency] = field(default_factory=dict)
+    ranks: Mapping[int, Latency] = field(default_factory=dict)
+    slowest: Mapping[str, float] = field(default_factory=dict)
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
     placement: str = "server"
     placement_reason: str = ""

@@ -30,6 +30,7 @@ _SECONDS = {
     "result_wait": "time that loops waited for results",
     "start_wait": "time that loops waited for the first batches of epochs",
 }
+_QUANTILES = (0.5, 0.95, 0.99)
 _GAUGES = {
     "workers": "connected processes that submit batches",
     "queued": "batches that wait for the pipeline",
@@ -84,6 +85,14 @@ class MetricsCollector:
             for clock, seconds in (("processor", spent.seconds), ("wall", spent.wall)):
                 times.add_metric([*self._labels.values(), operator, spent.device, clock], seconds)
         yield times
+        names = [*self._labels, "stage", "quantile"]
+        latency = self._families.GaugeMetricFamily(
+            f"{_PREFIX}batch_seconds", "time of a batch in a stage", labels=names
+        )
+        for stage, durations in stats.latency.items():
+            for quantile in _QUANTILES:
+                latency.add_metric([*self._labels.values(), stage, str(quantile)], durations.percentile(100 * quantile))
+        yield latency
 
     def _counter(self, name: str, text: str, value: float) -> Any:
         family = self._families.CounterMetricFamily(f"{_PREFIX}{name}", text, labels=list(self._labels))

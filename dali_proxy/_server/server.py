@@ -27,7 +27,7 @@ from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function
-from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
+from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats, slowest_of
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
@@ -489,6 +489,7 @@ class DALIServer:
 
     def stats(self) -> ServerStats:
         """Return the counters of the running server since its last start. They end with the server."""
+        times = copy.deepcopy(self.loop_times)
         return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,
@@ -496,6 +497,9 @@ class DALIServer:
             **self.loop_times.counters(),
             **vars(self.losses),
             in_flight=dict(self.loop_times.in_flight),
+            latency=times.latency,
+            ranks={times.rank: times.latency["wait"]},
+            slowest=slowest_of(times.slowest),
         )
 
     def metrics(self, **labels: str) -> MetricsCollector:

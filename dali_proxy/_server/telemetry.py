@@ -6,24 +6,46 @@ import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from dali_proxy._common.in_flight import InFlight
+from dali_proxy._common.latency import Latency
 from dali_proxy._server.advice import advise
 from dali_proxy._server.counters import Counters, OperatorTimes
 from dali_proxy._server.notebook import as_html
+from dali_proxy._transport.labels import clip
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy.pipeline._operator_api.trace import Trace, profiler_trace
 
 _SHOWN = 20e-6  # seconds; briefer waits are left out of a trace
 _WIDTH = 120  # columns of a report
 _FEW = 3  # cheap operators that have separate rows
+_STAGES = ("dataset", "queue", "pipeline", "wait", "training")  # of a batch, in order
+_SLOWEST = 8  # samples that are named
+_NAME = 80  # characters of their names
 _CHEAP = 0.005  # share of the operators' time below which an operator is cheap
 # Counters of the loops of one process, which monitors add.
 OF_LOOPS = (
     *("training", "worker_wait", "result_wait", "start_wait"),
     *("loop_batches", "loop_samples", "worker_starts", "num_workers"),
 )
+
+
+class BatchCost(Protocol):
+    """What a batch took in a worker; see `_loader.batches.Cost`."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def slowest(self) -> str: ...
+    @property
+    def slowest_seconds(self) -> float: ...
+
+
+def slowest_of(samples: Mapping[str, float]) -> dict[str, float]:
+    """Return the samples that took longest, the slowest one first."""
+    return dict(sorted(samples.items(), key=lambda item: -item[1])[:_SLOWEST])
 
 
 class LoopTimes:
@@ -39,6 +61,9 @@ class LoopTimes:
         worker_starts: number of epochs, after the first one, that began with new worker processes.
         num_workers: number of workers of the loader that began an epoch last.
         in_flight: see `ServerStats`.
+        rank: rank of this process when the last batch was requested.
+        latency: durations for each batch: "wait", "training" and "dataset"; see `ServerStats`.
+        slowest: see `ServerStats`.
         trace: the trace that records the loops, or None.
     """
 
@@ -51,6 +76,10 @@ class LoopTimes:
         self.training = 0.0
         self.loop_batches = self.loop_samples = self.worker_starts = self.num_workers = 0
         self.in_flight: dict[str, InFlight] = {}
+        self.rank = 0
+        self.latency = {"wait": Latency(), "training": Latency(), "dataset": Latency()}
+        self.slowest: dict[str, float] = {}
+        self._least_slow = 0.0  # samples that took less time aren't among the slowest ones
         self._has_started = False  # whether any loader has started workers
         self._handed_over = 0.0  # time of the last `leave`; 0 outside of loops
         self._batch = (0, 0)  # epoch and number of the batch that was received last
@@ -67,6 +96,7 @@ class LoopTimes:
         if self._handed_over:
             now = time.perf_counter()
             self.training += now - self._handed_over
+            self.latency["training"].add(now - self._handed_over)
             if self.trace is not None:
                 self.trace.add("training", self._batch[1], self._handed_over, now, self._batch)
             self._handed_over = 0.0
@@ -75,7 +105,13 @@ class LoopTimes:
             self.trace.push("wait for a batch")
 
     def leave(
-        self, worker_wait: float, result_wait: float, is_first: bool, batch: tuple[int, int] = (0, 0), samples: int = 1
+        self,
+        worker_wait: float,
+        result_wait: float,
+        is_first: bool,
+        batch: tuple[int, int] = (0, 0),
+        samples: int = 1,
+        rank: int = 0,
     ) -> None:
         """Record that the loop receives a batch.
 
@@ -85,7 +121,9 @@ class LoopTimes:
             is_first: whether the batch is the first of an epoch.
             batch: its epoch and its number in the epoch, for a trace.
             samples: number of its samples.
+            rank: rank of this process when the epoch began.
         """
+        self.rank = rank
         self.loop_batches += 1
         self.loop_samples += samples
         if is_first:
@@ -93,6 +131,7 @@ class LoopTimes:
         else:
             self.worker_wait += worker_wait
             self.result_wait += result_wait
+            self.latency["wait"].add(worker_wait + result_wait)
         now = self._handed_over = time.perf_counter()
         self._batch = batch
         if self.trace is not None:
@@ -101,6 +140,15 @@ class LoopTimes:
                 if seconds > _SHOWN:
                     self.trace.add(name, batch[1], end - seconds, end, batch)
             self._end_range()
+
+    def note_cost(self, cost: BatchCost) -> None:
+        """Record what a batch took in its worker."""
+        self.latency["dataset"].add(cost.seconds)
+        if cost.slowest_seconds > self.slowest.get(cost.slowest, self._least_slow):
+            self.slowest[clip(cost.slowest, _NAME)] = cost.slowest_seconds
+            if len(self.slowest) > 2 * _SLOWEST:
+                self.slowest = slowest_of(self.slowest)
+                self._least_slow = min(self.slowest.values())
 
     def begin(self, num_workers: int, starts: bool) -> None:
         """Record that the first batch of an epoch has arrived.
@@ -127,6 +175,9 @@ class LoopTimes:
             placement=placement,
             placement_reason=reason,
             in_flight=tuple((name, each.batches, each.reason) for name, each in self.in_flight.items()),
+            rank=self.rank,
+            latency=tuple((stage, tuple(each.counts().items())) for stage, each in self.latency.items()),
+            slowest=tuple(slowest_of(self.slowest).items()),
         )
 
     def pause(self) -> None:
@@ -190,6 +241,12 @@ class ServerStats(Counters):
         loop_batches: number of batches that loops of this process have taken.
         loop_samples: number of samples in these batches.
         worker_starts: number of epochs of this process, after the first one, that began with new worker processes.
+        latency: percentiles of the time that a batch takes in each stage, in the order of the stages: "dataset" (a
+            worker reads, collates and submits it), "queue" (it waits for the executor), "pipeline" (it is in the
+            executor), "wait" (a loop of this process waited for it, without first batches of epochs) and "training"
+            (the loop's own time). ``stats.latency["wait"].p99`` is in seconds.
+        ranks: the latency "wait" of each rank whose loops are known: of this process, or of all that monitors see.
+        slowest: samples whose reading took longest in a worker, by dataset index, with their seconds.
         operators: times of the pipeline's operators by name, with the user's line where several share a name.
         placement: placement of the operators: "server", "engine", "cores" or "consumer"; see `DALIServer`.
         placement_reason: reason for the placement; empty if none was requested.
@@ -217,7 +274,11 @@ class ServerStats(Counters):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counters, `limited_by` and `advice` as plain data, for JSON."""
-        return {**asdict(self), "limited_by": self.limited_by, "advice": self.advice}
+        plain = {
+            "latency": {stage: each.to_dict() for stage, each in self.latency.items()},
+            "ranks": {rank: each.to_dict() for rank, each in self.ranks.items()},
+        }
+        return {**asdict(self), **plain, "limited_by": self.limited_by, "advice": self.advice}
 
     def __str__(self) -> str:
         """Return a report for users."""
@@ -237,6 +298,7 @@ class ServerStats(Counters):
             f"{self.num_workers} workers",
             f"now         {self.workers} workers, {self.queued} batches queued, {self.running} running, "
             f"{self.waiting_results} not fetched",
+            *self.latency_lines(),
             f"limited by  {self.limited_by or 'nothing yet'}",
             *textwrap.wrap(self.advice, _WIDTH, initial_indent="advice      ", subsequent_indent=" " * 12),
             f"in flight   executor: {self.depth} batches ({self.depth_reason})",
@@ -247,6 +309,17 @@ class ServerStats(Counters):
         if self.operators:
             lines += _table(self.operators)
         return "\n".join(lines)
+
+    def latency_lines(self) -> list[str]:
+        """Return lines for users: percentiles of each stage and rank, and the slowest samples."""
+        shown = [f"{stage} {each}" for stage, each in self.latency.items() if each.count]
+        if len(self.ranks) > 1:
+            shown += [f"wait of rank {rank} {each}" for rank, each in sorted(self.ranks.items())]
+        lines = [f"{', '.join(shown)} (p50 / p95 / p99 of the batches)"] if shown else []
+        slowest = [f"{index} ({seconds * 1e3:,.1f} ms)" for index, seconds in list(self.slowest.items())[:_FEW]]
+        lines += [f"slowest samples to read, by dataset index: {', '.join(slowest)}"] if slowest else []
+        text = "; ".join(lines)
+        return textwrap.wrap(text, _WIDTH, initial_indent="latency     ", subsequent_indent=" " * 12)
 
     def _repr_html_(self) -> str:
         return as_html(self, self.advice, str(self))
@@ -266,11 +339,17 @@ class ServerStats(Counters):
                 "threads",
                 "cores",
                 "load",
+                "slowest",
             ),
         )
         differences: dict[str, Any] = {
-            name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()
+            name: value if name in now else value - getattr(earlier, name)
+            for name, value in vars(self).items()
+            if name not in ("latency", "ranks")
         }
+        for name in ("latency", "ranks"):
+            before = getattr(earlier, name)
+            differences[name] = {key: each - before.get(key, Latency()) for key, each in getattr(self, name).items()}
         none = OperatorTimes(0, 0.0)
         differences["operators"] = {
             name: times - earlier.operators.get(name, none) for name, times in self.operators.items()
@@ -278,10 +357,14 @@ class ServerStats(Counters):
         return ServerStats(**differences)
 
     @classmethod
-    def from_report(cls, report: Mapping[str, Any], **measured: Any) -> ServerStats:
+    def from_report(
+        cls, report: Mapping[str, Any], latency: Mapping[str, Latency] = MappingProxyType({}), **measured: Any
+    ) -> ServerStats:
         """Create statistics from the host's report and the measurements of this process."""
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
-        fields: dict[str, Any] = {**report, **measured, "operators": operators}
+        stages = {stage: Latency(counts) for stage, counts in report["latency"].items()} | {**latency}
+        ordered = {stage: stages[stage] for stage in _STAGES if stage in stages}
+        fields: dict[str, Any] = {**report, **measured, "operators": operators, "latency": ordered}
         return cls(**fields)
 
 

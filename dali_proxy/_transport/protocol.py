@@ -366,6 +366,9 @@ class LoopReport(Message, frozen=True, kw_only=True):
     Attributes:
         in_flight: numbers of batches on their way to the loop, by stage, with their reasons.
         looping: whether a loop has taken a batch and continues.
+        rank: rank of the process.
+        latency: durations of stages of batches; see `Latency.counts`.
+        slowest: seconds that reading a sample took, by its dataset index.
     """
 
     training: float
@@ -383,6 +386,9 @@ class LoopReport(Message, frozen=True, kw_only=True):
     placement: ShortName
     placement_reason: Text
     in_flight: Annotated[tuple[tuple[Line, U32, Line], ...], MANY] = ()
+    rank: U32 = 0
+    latency: Annotated[tuple[tuple[ShortName, Annotated[tuple[tuple[int, U64], ...], MANY]], ...], MANY] = ()
+    slowest: Annotated[tuple[tuple[Line, float], ...], MANY] = ()
 
 
 class ReadBatch(Message, frozen=True, kw_only=True):

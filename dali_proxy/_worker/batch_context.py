@@ -22,6 +22,7 @@ class BatchContext:
         batch: batch number within the epoch, from 0.
         indices: dataset indices of the samples; None for an iterable dataset.
         index: dataset index that is being read; None if unknown.
+        slowest: dataset index of the sample that took longest to read, and its seconds.
         requests: number of requests submitted for this batch, which is also the view number of the next request.
         loops: number of loops over other loaders that have begun inside this batch.
         position: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
@@ -45,6 +46,7 @@ class BatchContext:
     rank: int = 0
     global_batch: int | None = None
     tickets: dict[Any, Any] = field(default_factory=dict)
+    slowest: tuple[Any, float] = (None, 0.0)
 
     def epoch_of_loop(self) -> int:
         """Return an epoch number for a loop that begins inside this batch.

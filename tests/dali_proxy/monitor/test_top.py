@@ -44,6 +44,10 @@ def test_top_shows_what_a_server_and_its_loops_did(
         for name in ("training", "worker_wait", "result_wait", "start_wait"):
             assert report["total"][name] == pytest.approx(getattr(expected, name))
         assert report["total"]["limited_by"] == expected.limited_by != ""
+        assert report["total"]["latency"] == expected.to_dict()["latency"]
+        assert [each["count"] for each in report["total"]["latency"].values()] == [10, 10, 10, 9, 10]
+        assert report["total"]["slowest"] == expected.slowest
+        assert set(expected.slowest) <= set(map(str, range(40)))
 
         def shows_rest() -> bool:
             assert main(["top", "--once", "--interval", "0.1"]) == 0
@@ -120,6 +124,22 @@ def test_report_of_a_server_in_a_terminal() -> None:
     assert "Last error: Bad sample" in text
     assert "python train.py  (process 99, 4 workers)" in text
     assert "no running server" in render([])
+
+
+def test_loops_of_several_ranks_are_shown_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        loop(server)
+        client = MonitorClient(server.endpoint.path)
+        report = client.request("stats")
+        (mine,) = report["loops"]
+        late = {**mine, "rank": 1, "latency": [["wait", [[0, 9]]]], "slowest": [["7", 3.5]]}  # bucket 0: a second
+        monkeypatch.setattr(client, "request", lambda subject: {**report, "loops": [mine, late]})
+        stats = client.stats()
+        client.close()
+    assert stats.ranks[1].p50 == 1.0
+    assert stats.latency["wait"].count == stats.ranks[0].count + 9
+    assert next(iter(stats.slowest.items())) == ("7", 3.5)
+    assert "wait of rank 1 1.0 s / 1.0 s / 1.0 s" in " ".join(str(stats).split())
 
 
 def test_control_characters_of_an_error_do_not_reach_the_terminal() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
-from dali_proxy._server.telemetry import LoopTimes
+from dali_proxy._common.latency import Latency
+from dali_proxy._loader.batches import Cost
+from dali_proxy._server.telemetry import LoopTimes, slowest_of
 from tests.dali_proxy.indexed import IndexDataset, affine
 
 
@@ -72,6 +74,30 @@ def test_counters_are_json() -> None:
     fields = json.loads(json.dumps(asdict(stats)))
     assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed", "function": ""}}
     assert ServerStats.from_report(fields) == stats
+
+
+def test_percentiles_of_the_time_between_two_reports() -> None:
+    times = LoopTimes()
+    for _ in range(2):
+        times.leave(0.0, 0.001, is_first=False)
+    before = ServerStats(latency={"wait": times.latency["wait"] + Latency()})
+    times.leave(0.0, 5.0, is_first=True)  # isn't counted as waiting
+    for _ in range(2):
+        times.leave(0.125, 0.125, is_first=False, rank=3)
+    now = ServerStats(latency={"wait": times.latency["wait"]}, ranks={3: times.latency["wait"]})
+    recent = now - before
+    assert (now.latency["wait"].count, recent.latency["wait"].count) == (4, 2)
+    assert recent.latency["wait"].p50 == 0.25 > now.latency["wait"].p50
+    assert recent.ranks == {3: now.latency["wait"]}
+    assert "wait 977 us / 250.0 ms / 250.0 ms" in str(now).replace("\n            ", " ")
+
+
+def test_slowest_samples_are_kept() -> None:
+    times = LoopTimes()
+    for index in range(100):
+        times.note_cost(Cost(1.0, 0, 0, str(index % 50), (index * 37) % 101))
+    assert list(slowest_of(times.slowest).values()) == [*range(100, 92, -1)]
+    assert len(times.slowest) <= 16
 
 
 def test_first_batches_do_not_count_as_waiting() -> None:
@@ -225,4 +251,5 @@ def test_metrics_of_a_server() -> None:
     assert metrics["dali_proxy_training_seconds_total", "test"] == stats.training
     assert metrics["dali_proxy_memory_bytes", "test"] > 1e6
     assert metrics["dali_proxy_limited_by", "test", stats.limited_by] == 1
+    assert metrics["dali_proxy_batch_seconds", "test", "wait", "0.95"] == stats.latency["wait"].p95 > 0
     assert any(key[0] == "dali_proxy_operator_seconds_total" and "arithmetic" in key[2] for key in metrics)

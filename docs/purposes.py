@@ -11,7 +11,7 @@ __all__ = ["EXAMPLES", "PURPOSES", "example"]
 #: The operators by purpose, the most common ones first.
 PURPOSES = {
     "Decode": "decoders.image decoders.image_random_crop decoders.image_crop decoders.image_slice peek_image_shape "
-    "decoders.video decoders.audio decoders.numpy decoders.inflate io.file.read",
+    "decoders.video io.video decoders.audio decoders.numpy decoders.inflate io.file.read",
     "Crop, resize, pad": "resize smart_resize patchify crop random_resized_crop crop_mirror_normalize pad slice paste "
     "multi_paste random_crop_generator roi_random_crop resize_crop_mirror fast_resize_crop_mirror tensor_resize "
     "experimental.resize",
@@ -48,6 +48,7 @@ EXAMPLES = {
     "decoders.image_slice": "fn.decoders.image_slice(encoded, start=[20, 40], shape=[200, 200], axis_names='HW')",
     "peek_image_shape": "fn.peek_image_shape(encoded)",
     "decoders.video": "fn.decoders.video(encoded, start_frame=0, stride=2, sequence_length=8)",
+    "io.video": "fn.io.video(path, times=[1.4, 1.5])",
     "decoders.audio": "fn.decoders.audio(encoded, sample_rate=16000, downmix=True)",
     "decoders.numpy": "fn.decoders.numpy(encoded)",
     "decoders.inflate": "fn.decoders.inflate(compressed, shape=[240, 320, 3])",

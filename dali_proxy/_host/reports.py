@@ -21,6 +21,7 @@ from dali_proxy.pipeline._external_source.parallel.launch import worker_pids
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operator_api.trace import profiler_trace
+from dali_proxy.pipeline._video.video_pool import total_counters
 
 _MOST_WAITING = 64  # requests for samples
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -96,6 +97,7 @@ class Reports:
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
             **self._machine.report(),
+            **total_counters(),
             "load": os.getloadavg()[0] / (os.cpu_count() or 1),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.labels import clip, unpack_labels
 from dali_proxy._transport.origin import Origin
-from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._operator_api.request import Announcement, TensorList
 from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline.tensors import TensorListCPU
 
@@ -51,6 +51,7 @@ class Request:
         paths: paths of the samples' files, if an input has paths; else None.
         inputs: one batch for each input of the pipeline; empty once the executor has them.
         bytes_in: size of the inputs.
+        ahead: what operators were told of it, by their index, until it has run.
         state: its stage.
         copying: the executor's result, while it is RUNNING and the GPU fills slots.
         staged: the executor's result, when it is DONE and succeeded.
@@ -70,6 +71,7 @@ class Request:
     paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
     bytes_in: int = 0
+    ahead: Mapping[int, Announcement] = field(default_factory=dict)
     state: State = State.QUEUED
     copying: StagedResult | None = None
     staged: StagedResult | None = None
@@ -97,7 +99,8 @@ class Request:
     @property
     def files(self) -> tuple[bytes, ...]:
         """Paths of the samples' files, if an input has paths; else empty."""
-        return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
+        paths = () if self.paths is None else [path.tobytes().rstrip(b"\0") for path in self.paths.samples]
+        return tuple(b"" if b"\0" in path else path for path in paths)  # the content of a file isn't shown
 
     def origin(self, samples: bool = True) -> Origin:
         """Return metadata for a consumer that runs the device stage.
@@ -130,6 +133,11 @@ class Request:
         if self.failure is None:
             return self.nbytes
         return 1024 + len(self.failure.message) + len(self.failure.arguments) + len(self.failure.traceback)
+
+    def forget_ahead(self) -> None:
+        """Tell operators that it has run, or won't."""
+        for each in self.ahead.values():
+            each.close()
 
     def discard(self) -> None:
         """Free the memory of the outputs."""

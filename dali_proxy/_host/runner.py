@@ -136,6 +136,7 @@ class HostRunner:
         for batch in request.inputs.values():
             request.bytes_in += batch.nbytes
         self._totals.bytes_in += request.bytes_in
+        request.ahead = self.variant.executor.look_ahead(request.inputs, request.size)
         self._scheduler.add(request)
         self._start_queued()
 
@@ -150,7 +151,9 @@ class HostRunner:
             self._totals.end_stage(request, "queue")
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
-            run = BatchRequest(request.size, inputs, request.key, partial(self._inputs_read, request))
+            run = BatchRequest(
+                request.size, inputs, request.key, partial(self._inputs_read, request), ahead=request.ahead
+            )
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
                 request.variant.submit(run, partial(self._done, request), on_caller=on_caller)
@@ -259,6 +262,7 @@ class HostRunner:
         self._finish(request, staged, error)
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
+        request.forget_ahead()
         self._bytes_out = 0 if staged is None else staged.nbytes
         self._totals.end_stage(request, "pipeline")
         if self.trace is not None:
@@ -475,6 +479,7 @@ class HostRunner:
             if request.state is State.QUEUED:
                 self._scheduler.drop(request)
                 request.inputs = {}
+                request.forget_ahead()
                 request.worker.completions.complete(request.seq)
             elif request.state is State.DONE:
                 request.discard()

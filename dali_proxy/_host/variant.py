@@ -18,6 +18,7 @@ from dali_proxy.pipeline._external_source.data import check_batch, declares_data
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline._remote.urls import LONGEST_PATH
 from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
@@ -97,8 +98,8 @@ class Variant:
             if len(table) != message.batch_size:
                 raise ProtocolError(f"expected {message.batch_size} samples, not {len(table)}")
             batch = request.worker.arena.batch(table, dtype)
-            if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
-                request.paths = gathered(batch)
+            if node.index in self._path_inputs and batch.nbytes <= LONGEST_PATH * len(batch):
+                request.paths = gathered(batch)  # for errors, which may occur after the worker reuses its memory
             checked = node.index in self._declared
             inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
         return inputs

@@ -103,6 +103,11 @@ class Counters:
     worker_processor: float = 0.0
     worker_runnable: float = 0.0
     server_runnable: float = 0.0
+    video_decoded: int = 0
+    video_used: int = 0
+    video_hits: int = 0
+    video_bytes: int = 0
+    video_limit: int = 0
 
     @property
     def ring_wait(self) -> float:

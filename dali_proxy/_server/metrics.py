@@ -21,6 +21,9 @@ _COUNTERS = {
     "replaced": "samples that on_error replaced",
     "bytes_in": "bytes of samples",
     "bytes_out": "bytes of results",
+    "video_decoded": "frames that io.video decoded",
+    "video_used": "frames that samples got from io.video",
+    "video_hits": "frames of these that were in its pool",
 }
 _SECONDS = {
     "busy": "time during which the pipeline was busy",

@@ -265,6 +265,11 @@ class ServerStats(Counters):
         worker_processor: processor time of the workers in this time.
         worker_runnable: time for which they were ready to run, but got no core.
         server_runnable: the same for the threads of the server and its own worker processes.
+        video_decoded: number of frames that `io.video` decoded.
+        video_used: number of frames that samples got from it.
+        video_hits: number of these that were in its pool already.
+        video_bytes: current size of the frames in the pool.
+        video_limit: largest such size.
     """
 
     @property
@@ -306,6 +311,11 @@ class ServerStats(Counters):
         ]
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
+        if self.video_used:
+            lines.append(
+                f"video       {self.video_used:,} frames used, {self.video_decoded / self.video_used:.2f} decoded for "
+                f"each, {self.video_hits / self.video_used:.0%} from the pool of {_megabytes(self.video_bytes)}"
+            )
         if self.operators:
             lines += _table(self.operators)
         return "\n".join(lines)
@@ -340,6 +350,8 @@ class ServerStats(Counters):
                 "cores",
                 "load",
                 "slowest",
+                "video_bytes",
+                "video_limit",
             ),
         )
         differences: dict[str, Any] = {

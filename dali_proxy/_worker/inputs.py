@@ -17,7 +17,7 @@ from dali_proxy._worker.placeholders import Placeholder
 from dali_proxy.errors import PlaceholderError, SampleTypeError
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._external_source.advice import advice
-from dali_proxy.pipeline._remote.urls import join
+from dali_proxy.pipeline._remote.urls import join, path_in
 from dali_proxy.pipeline.errors import ArgumentTypeError
 from dali_proxy.pipeline.types import to_dali_type
 
@@ -35,7 +35,8 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
 
     Args:
         value: a NumPy array of any strides, a torch tensor on the CPU, bytes (as uint8, 1-D), a number or a nested
-            list of numbers, a PIL image, or any object that NumPy converts to a numeric array.
+            list of numbers, a PIL image, or any object that NumPy converts to a numeric array. For an input that is a
+            path, also a string or a `pathlib.Path`.
         spec: specification of the input. A relative path becomes absolute.
 
     Raises:
@@ -44,6 +45,8 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
     """
     name = spec.name
     kind: Any = type(value)
+    if spec.is_path and issubclass(kind, str | os.PathLike):
+        value, kind = os.fsencode(value), bytes
     array: npt.NDArray[Any] = value if kind is np.ndarray else _converter(kind)(value, name)
     if array.dtype not in _TAKEN:
         try:
@@ -68,8 +71,8 @@ def _absolute(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the absolute path of a file: the server may run in another directory than this process."""
     if array.ndim != 1 or array.dtype.itemsize != 1:
         return array  # the operator refuses it
-    path = os.fsdecode(array.tobytes().rstrip(b"\0"))
-    if not path or path.startswith("/"):
+    path = path_in(array)
+    if path is None or path.startswith("/"):
         return array
     return np.frombuffer(os.fsencode(join(os.getcwd(), path)), np.uint8).view(array.dtype)
 

@@ -39,6 +39,7 @@ class Level(IntEnum):
     SOURCE_POOL = auto()
     READER_GROUP = auto()
     READER = auto()
+    VIDEO_POOL = auto()
     VIDEO_DECODERS = auto()
     VIDEO_CLIP = auto()
     IMAGE_DECODER = auto()

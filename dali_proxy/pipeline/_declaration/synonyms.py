@@ -26,6 +26,7 @@ SYNONYMS = {
     "decoders.image_random_crop": "RandomResizedCrop inception_crop",
     "decoders.numpy": "numpy_load",
     "decoders.video": "read_video VideoReader VideoCapture decode_video",
+    "io.video": "get_frames_at get_frames_played_at VideoDecoder decode_video_frames",
     "equalize": "RandomEqualize equalizeHist",
     "erase": "RandomErasing CoarseDropout Cutout GridDropout SpecAugment FrequencyMasking TimeMasking masking "
     "random_erasing XYMasking",

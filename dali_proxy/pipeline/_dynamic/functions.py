@@ -93,11 +93,36 @@ def imread(filepaths: Any, /, *, device: Any = "cpu", **arguments: Any) -> Any:
     Returns:
         A tensor for one path, a batch for several.
     """
+    return call(
+        "decoders.image", (call("io.file.read", (_encoded_paths(filepaths),), {}),), {"device": device, **arguments}
+    )
 
+
+def video(sources: Any, /, *, device: Any = "cpu", **arguments: Any) -> Any:
+    """Return frames of videos: `dynamic.io.video`, which also takes paths as text.
+
+    Args:
+        sources: a path or URL, a list of them (the result is a batch), or a tensor or batch of encoded paths or of the
+            bytes of files.
+        device: device that decodes them.
+        **arguments: arguments of `io.video`: `frames` or `times`, and others.
+
+    Returns:
+        A tensor for one video, a batch for several.
+
+    Example:
+        >>> dynamic.video("front.mp4", times=[1.4, 1.5]).shape  # doctest: +SKIP
+        (2, 480, 640, 3)
+    """
+    return call("io.video", (_encoded_paths(sources),), {"device": device, **arguments})
+
+
+def _encoded_paths(paths: Any) -> Any:
     def encoded(path: Any) -> Any:
         return as_tensor(list(os.fsencode(path)), dtype="uint8")
 
-    if not is_array(filepaths):
-        several = isinstance(filepaths, list | tuple)
-        filepaths = Batch([encoded(path) for path in filepaths]) if several else encoded(filepaths)
-    return call("decoders.image", (call("io.file.read", (filepaths,), {}),), {"device": device, **arguments})
+    if is_array(paths):
+        return paths
+    if isinstance(paths, list | tuple):
+        return Batch([encoded(path) for path in paths])
+    return encoded(paths)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dali_proxy.pipeline._cuda.context import KernelContext
     from dali_proxy.pipeline._graph.graph import GraphNode
     from dali_proxy.pipeline._operator_api.batch import Batch
-    from dali_proxy.pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
+    from dali_proxy.pipeline._operator_api.request import Announcement, BatchRequest, ExecutorConfig, TensorList
     from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 State = TypeVar("State")
@@ -120,6 +120,18 @@ class Operator(ABC):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup
+
+
+@runtime_checkable
+class LooksAhead(Protocol):
+    """An operator that uses what it knows of later batches, for speed only."""
+
+    def look_ahead(self, batch: Batch) -> Announcement | None:
+        """Note a batch that waits. Keep no references to its inputs.
+
+        Args:
+            batch: its size and inputs; it has no executor.
+        """
 
 
 class SampleOperator(Operator, Generic[State]):

@@ -78,6 +78,13 @@ class ExecutorConfig:
     seeded: bool = True
 
 
+class Announcement(Protocol):
+    """What an operator knows of a batch that waits."""
+
+    def close(self) -> None:
+        """Tell the operator that the batch has run, or won't. Any thread may call this, several times."""
+
+
 @dataclass(frozen=True)
 class BatchRequest:
     """A batch to run.
@@ -90,6 +97,7 @@ class BatchRequest:
         random_states: random states of nodes that don't use the seed of the graph and the key, by their index.
         branch: if these are the samples of a branch: the size of the whole batch, and their positions in it. Their
             random numbers are then the same as without the branch.
+        ahead: what operators were told of the batch before it began, by their index; see `LooksAhead`.
     """
 
     batch_size: int
@@ -98,6 +106,7 @@ class BatchRequest:
     on_inputs_read: Callable[[], None] | None = None
     random_states: Mapping[int, RandomState] = field(default_factory=dict)
     branch: tuple[int, npt.NDArray[np.int64]] | None = None
+    ahead: Mapping[int, Announcement] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

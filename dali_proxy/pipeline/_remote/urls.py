@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 SCHEME_OF_FILES = "file://"
+
+#: Longest path or URL, in bytes.
+LONGEST_PATH = 8192
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(://|::)")
 
@@ -28,3 +32,20 @@ def local_path(path: str) -> str:
 def join(root: str, path: str) -> str:
     """Return a path in a folder. Absolute paths and URLs stay as they are."""
     return path if is_url(path) else os.path.join(root, local_path(path))
+
+
+def path_in(content: Any) -> str | None:
+    """Return the path or URL in a uint8 array; None if the array is the content of a file.
+
+    A path has no zero byte, except at its end, and at most `LONGEST_PATH` bytes. Every media file has one near its
+    beginning.
+
+    Example:
+        >>> import numpy as np
+        >>> path_in(np.frombuffer(b"clips/a.mp4", np.uint8)), path_in(np.zeros(4, np.uint8))
+        ('clips/a.mp4', None)
+    """
+    if content.size > LONGEST_PATH:
+        return None
+    path = content.tobytes().rstrip(b"\0")
+    return None if not path or b"\0" in path else os.fsdecode(path)

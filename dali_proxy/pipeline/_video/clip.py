@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -34,20 +34,37 @@ _CONTAINERS = (
 _warned_reasons: set[str] = set()
 
 
+@dataclass(frozen=True)
+class FileVersion:
+    """What identifies the content of a local file, as far as that is possible without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileVersion:
+        """Return the version of a file with a status."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
 class Clip:
     """An encoded video.
 
     Args:
         source: path of the file, or the encoded bytes.
         device_id: GPU for the decoded frames; None for the CPU.
+        version: version of the local file to read; None for any.
 
     Raises:
         DeviceError: a library for decoding videos is missing.
     """
 
-    def __init__(self, source: str | Array, device_id: int | None = None) -> None:
+    def __init__(self, source: str | Array, device_id: int | None = None, version: FileVersion | None = None) -> None:
         self._av = require_av() if device_id is None else require_nvdec()
         self._source = source
+        self._version = version
         self.device_id = device_id
         #: Exceptions that PyAV raises for videos that can't be decoded.
         self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
@@ -61,6 +78,11 @@ class Clip:
     def name(self) -> str:
         """Name of the video in messages."""
         return f"the file {self._source!r}" if isinstance(self._source, str) else f"{self._source.size} encoded bytes"
+
+    @property
+    def indexed(self) -> bool:
+        """Whether `index` has been created."""
+        return self._index is not None
 
     @property
     def index(self) -> FrameIndex:
@@ -168,26 +190,11 @@ class Clip:
         options["options"] = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
         if not probe:
             options["options"]["skip_frame"] = "all"
-        source: Any = self._source
-        if isinstance(source, str) and is_url(source):
-            source = DataFile(source, _remote_blocks()).stream()
-        elif isinstance(source, str):
-            source = local_path(source)
-            if os.path.isdir(source):
-                raise DecodeError("it is a folder")
-            if os.path.exists(source) and not os.path.isfile(
-                source
-            ):  # FFmpeg would wait for the writer of a named pipe
-                raise DecodeError("it isn't a regular file")
-            source = f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
-        elif not source.size:
-            raise DecodeError("the data is empty")
-        else:
-            source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
-        try:
-            container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)
-        except self._av.ArgumentError as error:
-            raise DecodeError("it isn't a video container, or is damaged") from error
+        with self._opened() as source:
+            try:
+                container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)
+            except self._av.ArgumentError as error:
+                raise DecodeError("it isn't a video container, or is damaged") from error
         try:
             stream = container.streams.best("video")  # prefers a video to a cover image
             if stream is None:
@@ -202,6 +209,50 @@ class Clip:
             container.close()
             raise
         return container, stream
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Yield what PyAV opens: the name of a file, or a stream."""
+        source = self._source
+        if not isinstance(source, str):
+            if not source.size:
+                raise DecodeError("the data is empty")
+            yield io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
+        elif is_url(source):
+            yield DataFile(source, _remote_blocks()).stream()
+        else:
+            source = local_path(source)
+            if os.path.isdir(source):
+                raise DecodeError("it is a folder")
+            # FFmpeg would wait for the writer of a named pipe.
+            if os.path.exists(source) and not os.path.isfile(source):
+                raise DecodeError("it isn't a regular file")
+            if self._version is None:
+                yield f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
+                return
+            try:
+                descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError as error:
+                raise PipelineError(error.strerror or str(error)) from error
+            try:
+                self._check(os.fstat(descriptor))
+                yield f"file:/proc/self/fd/{descriptor}"  # another file may get its name at any time
+            finally:
+                os.close(descriptor)
+
+    def check_version(self) -> None:
+        """Check that a local file is still the version that was requested.
+
+        Raises:
+            PipelineError: it was changed or replaced.
+        """
+        if self._version is not None:
+            assert isinstance(self._source, str)
+            self._check(os.stat(local_path(self._source)))
+
+    def _check(self, status: os.stat_result) -> None:
+        if FileVersion.of(status) != self._version:
+            raise PipelineError("the file was changed while frames of it were read")
 
     def _count_in_header(self) -> int:
         """Return the number of frames in the header, or 0 if it isn't reliable."""

@@ -22,6 +22,7 @@ class Decoder:
 
     Attributes:
         next: number of the next frame without a seek.
+        decoded: number of frames decoded so far.
     """
 
     def __init__(self, clip: Clip, contexts: Contexts | None = None) -> None:
@@ -36,7 +37,7 @@ class Decoder:
         self._unreferenced = Unreferenced("", None)
         self._goal = 0  # time stamp of the next wanted frame
         self._skipped: set[int] = set()  # frames that don't appear because their packets aren't decoded
-        self.next = 0
+        self.next = self.decoded = 0
         self._open(contexts)
 
     def decode(self, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
@@ -139,6 +140,7 @@ class Decoder:
         """
         try:
             for frame in self._frames:
+                self.decoded += 1
                 number = self._index.number(frame.pts, self.next) if self._index.seekable else self.next
                 if number is None or number < self.next:  # shown before the key frame where decoding began
                     continue

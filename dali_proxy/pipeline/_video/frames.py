@@ -133,6 +133,8 @@ class Decoders:
     def _approaches(self, clip: Clip, first: int) -> bool:
         """Return whether a decoder in use will end nearer to a frame than to the key frame before it."""
         key = clip.index.key_up_to(first)
+        if key == first:
+            return False  # another decoder begins there, too
         return any(
             loan.decoder.clip is clip and first - loan.following <= loan.following - key and loan.following <= first
             for loan in self._loans

@@ -29,7 +29,7 @@ from dali_proxy.pipeline._dynamic.creation import as_batch, as_tensor, batch, te
 from dali_proxy.pipeline._dynamic.devices import Device
 from dali_proxy.pipeline._dynamic.devices import as_device as device
 from dali_proxy.pipeline._dynamic.dtypes import TYPES, DType, dtype, type_id
-from dali_proxy.pipeline._dynamic.functions import imread, is_function, make_dynamic_function
+from dali_proxy.pipeline._dynamic.functions import imread, is_function, make_dynamic_function, video
 from dali_proxy.pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng, set_seed
 from dali_proxy.pipeline._dynamic.readers import make_reader
 from dali_proxy.pipeline._dynamic.source import ExternalSource
@@ -96,6 +96,7 @@ __all__ = [
     "tensor",
     "trace",
     "type_id",
+    "video",
 ]
 __all__ += sorted({*_operators, *TYPES})
 

@@ -44,6 +44,7 @@ from dali_proxy.pipeline._dynamic.dtypes import DType as DType
 from dali_proxy.pipeline._dynamic.dtypes import dtype as dtype
 from dali_proxy.pipeline._dynamic.dtypes import type_id as type_id
 from dali_proxy.pipeline._dynamic.functions import imread as imread
+from dali_proxy.pipeline._dynamic.functions import video as video
 from dali_proxy.pipeline._dynamic.source import ExternalSource as ExternalSource
 from dali_proxy.pipeline._dynamic.streams import Stream as Stream
 from dali_proxy.pipeline._dynamic.streams import get_default_stream as get_default_stream
@@ -90,8 +91,8 @@ __all__ = [
     'roi_random_crop', 'rotate', 'saturation', 'segmentation', 'sequence_rearrange', 'set_current_stream',
     'set_default_stream', 'set_num_threads', 'shapes', 'slice', 'smart_resize', 'spectrogram', 'sphere',
     'squeeze', 'ssd_random_crop', 'stack', 'stream', 'tensor', 'tensor_resize', 'to_decibels', 'trace',
-    'transforms', 'transpose', 'type_id', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_affine', 'water',
-    'zeros', 'zeros_like',
+    'transforms', 'transpose', 'type_id', 'uint16', 'uint32', 'uint64', 'uint8', 'video', 'warp_affine',
+    'water', 'zeros', 'zeros_like',
 ]
 
 def audio_resample(

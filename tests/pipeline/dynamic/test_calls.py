@@ -14,6 +14,7 @@ import torch
 from dali_proxy.pipeline._executor.executor import Executor
 from pipeline import dynamic, fn, pipeline_def
 from pipeline.errors import GraphError, OperatorError, PipelineError
+from tests.clips import Clips, number_of
 
 IMAGES = [np.random.default_rng(n).integers(0, 255, (20 + n, 30, 3), dtype=np.uint8) for n in range(3)]
 
@@ -230,6 +231,13 @@ def test_readers_iterate_over_epochs(tmp_path: Path) -> None:
         dynamic.readers.File(file_roots=tmp_path)
     reader.close()
     other.close()
+
+
+def test_video_takes_paths(clips: Clips) -> None:
+    paths = [str(clips.path("h264.mp4")), clips.path("av1.mp4")]
+    assert [number_of(frame) for frame in dynamic.video(paths[0], frames=[3, 1]).numpy()] == [3, 1]
+    both = dynamic.video(paths, times=[0.4, 0.8])
+    assert [[number_of(frame) for frame in each.numpy()] for each in both.tensors] == [[10, 20]] * 2
 
 
 def test_imread_decodes_files(jpeg_folder: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dali_proxy._loader.packed_collate import PackedCollate
     from dali_proxy._loader.packed_stream import PackedStream
     from dali_proxy._loader.patch_grid import PatchGrid
+    from dali_proxy._loader.windowed_order import ShuffleRadius, WindowedOrder
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.counters import OperatorTimes
     from dali_proxy._server.serve import serve
@@ -75,9 +76,11 @@ __all__ = [
     "ServerClosedError",
     "ServerDiedError",
     "ServerStats",
+    "ShuffleRadius",
     "SourceCounts",
     "StaleReferenceError",
     "TorchPythonFunction",
+    "WindowedOrder",
     "WorkerDiedError",
     "dynamic",
     "feed_ndarray",
@@ -111,6 +114,7 @@ _NAMES = {
     "_loader.packed_collate": "PackedCollate",
     "_loader.packed_stream": "PackedStream",
     "_loader.patch_grid": "PatchGrid",
+    "_loader.windowed_order": "ShuffleRadius WindowedOrder",
     "_nvidia.install": "install_as_nvidia_dali",
     "_server.counters": "OperatorTimes",
     "_server.serve": "serve",

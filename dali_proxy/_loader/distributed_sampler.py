@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, repeat
 
+import numpy as np
+import numpy.typing as npt
+
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
 from dali_proxy.pipeline._readers.order import permutation
@@ -58,7 +61,7 @@ class DistributedBatchSampler(RankBatchSampler):
         seed: int = 0,
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.PARTIAL,
         last_batch_padded: bool = False,
-        order: Callable[[int], Sequence[int]] | None = None,
+        order: Callable[[int], Sequence[int] | npt.NDArray[np.int64]] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -104,7 +107,7 @@ class DistributedBatchSampler(RankBatchSampler):
         full, last = self._steps(self._samples, self.world_size)
         return full + len(last)
 
-    def _draw(self, epoch: int) -> Sequence[int]:
+    def _draw(self, epoch: int) -> Sequence[int] | npt.NDArray[np.int64]:
         if self._order is not None:
             order = self._order(epoch)
             if len(order) != self._samples:
@@ -115,7 +118,7 @@ class DistributedBatchSampler(RankBatchSampler):
         # A view of the array: a list of a billion numbers would take 40 GB.
         return permutation(self._samples, self._seed, 0, BatchKey(epoch)).data
 
-    def _index(self, order: Sequence[int], position: int) -> int:
+    def _index(self, order: Sequence[int] | npt.NDArray[np.int64], position: int) -> int:
         if position < self._samples:
             return int(order[position])
         return int(order[-1] if self.last_batch_padded else order[(position - self._samples) % self._samples])

@@ -86,7 +86,7 @@ class PackedBatchSampler(RankBatchSampler):
         samples: int | None = None,
         shuffle: bool = True,
         seed: int = 0,
-        order: Callable[[int], Sequence[int]] | None = None,
+        order: Callable[[int], Sequence[int] | npt.NDArray[np.int64]] | None = None,
         window: int = 256,
         ranks: int | None = None,
         rank: int | None = None,

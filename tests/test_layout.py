@@ -206,7 +206,7 @@ FLOORS = (
     "pipeline._graph pipeline.tensors pipeline._codecs pipeline._audio",
     "pipeline._remote pipeline._kernels.audio",
     "pipeline._ipc pipeline._bulk pipeline._video",
-    "pipeline._operator_api",
+    "pipeline._operator_api pipeline._cache",
     "pipeline._user_functions",
     "pipeline._external_source",
     "pipeline._external_source.parallel",

@@ -86,6 +86,7 @@ class Host:
     ) -> None:
         pipeline.build()
         self._options = options
+        self._cache = pipeline._internals.cache  # all variants use it
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
         device_id = pipeline._internals.runner.executor.device_id
         device_id = options.device_id if device_id is None else device_id
@@ -121,7 +122,7 @@ class Host:
         )
         self._pin_for(first)
         reports = self._reports = Reports(
-            runner, lambda: list(self._variants.values()), self.server.call_soon, self._clients.values
+            runner, lambda: list(self._variants.values()), self.server.call_soon, self._clients.values, self._cache
         )
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
@@ -215,6 +216,7 @@ class Host:
         built: Variant | Exception
         try:
             pipeline = deserialize_for_host(alternative.pipeline)
+            pipeline._internals.cache = self._cache
             try:
                 pipeline.build()
                 stages = alternative.host_stage_only, alternative.device_stage

@@ -17,6 +17,7 @@ from dali_proxy._host.requests import Request
 from dali_proxy._host.runner import HostRunner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.protocol import LoopReport, Stats, StatsRequest
+from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._external_source.parallel.launch import worker_pids
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._operator_api.request import TensorList
@@ -35,6 +36,7 @@ class Reports:
         variants: returns all variants of the pipeline.
         call_soon: schedules a function on the host's thread.
         clients: returns all connected clients.
+        cache: has decoded samples; None for no cache.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class Reports:
         variants: Callable[[], Iterable[Variant]],
         call_soon: Callable[[Callable[[], None]], None],
         clients: Callable[[], Iterable[object]],
+        cache: ValueCache | None = None,
     ) -> None:
+        self._cache = cache
         self._runner = runner
         self._clients = clients
         self._machine = MachineUse()
@@ -96,6 +100,7 @@ class Reports:
             "consumers": sum(isinstance(client, Consumer) for client in self._clients()),
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
+            **({} if self._cache is None else self._cache.report()),
             **self._machine.report(),
             **total_counters(),
             "load": os.getloadavg()[0] / (os.cpu_count() or 1),

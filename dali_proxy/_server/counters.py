@@ -108,6 +108,14 @@ class Counters:
     video_hits: int = 0
     video_bytes: int = 0
     video_limit: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cache_refused: int = 0
+    cache_evicted: int = 0
+    cache_seconds_saved: float = 0.0
+    cache_values: int = 0
+    cache_bytes: int = 0
+    cache_limit: int = 0
 
     @property
     def ring_wait(self) -> float:

@@ -43,9 +43,14 @@ def with_default_threads(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores."""
     if pipeline.num_threads >= 1 or not current_ranks().source:
         return pipeline
-    shared = with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)
-    shared._internals.builder.structure = pipeline._internals.builder.structure
-    return shared
+    return with_arguments(pipeline, num_threads=Shares.of_rank().num_threads)
+
+
+def with_arguments(pipeline: Pipeline, **arguments: Any) -> Pipeline:
+    """Return a pipeline with the same graph and seed, but other arguments of `Pipeline`, not built yet."""
+    changed = with_graph(pipeline, pipeline._internals.graph, **arguments)
+    changed._internals.builder.structure = pipeline._internals.builder.structure
+    return changed
 
 
 def check_choices(mode: str, restart: str, device: str | None) -> None:

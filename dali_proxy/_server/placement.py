@@ -324,5 +324,6 @@ def _device_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
         stages.device,
         num_threads=pipeline.num_threads if computes else 1,
         py_num_workers=0,
+        cache=0,  # the server has it
         set_affinity=False,  # its threads share the process with the training
     )

@@ -21,7 +21,14 @@ from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
-from dali_proxy._server.limits import accept_old_names, check_choices, check_limits, check_sizes, with_default_threads
+from dali_proxy._server.limits import (
+    accept_old_names,
+    check_choices,
+    check_limits,
+    check_sizes,
+    with_arguments,
+    with_default_threads,
+)
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.published import is_published, read_published
@@ -38,6 +45,7 @@ from dali_proxy.pipeline._concurrency.finalizers import Finalizer
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._definition.serializing import on_cpu, serialize_for_host
 from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
+from dali_proxy.pipeline._size_limit import as_bytes
 from dali_proxy.pipeline.errors import ArgumentMismatchError, PipelineError
 
 if TYPE_CHECKING:
@@ -92,6 +100,9 @@ class DALIServer:
         num_workers: number of dataset workers of the server. They read the samples for all loaders of map-style
             datasets, in all processes that use the server, so that `num_workers` of these loaders has no meaning. With
             0, each loader starts its own workers. See also `distributed.shared_server`.
+        cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
+            use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
+            operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.
         cluster: runs servers in a Ray cluster instead of one on this machine; see `RayCluster`. The datasets of
             `dali_proxy.DataLoader` are read there, too, so that its `num_workers` has no meaning, and they must have
             indices. Lost servers are replaced and their batches recomputed, whatever `restart` is.
@@ -129,6 +140,7 @@ class DALIServer:
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
         num_workers: int = 0,
+        cache: int | str | None = None,
         cluster: RayCluster | None = None,
         **arguments: Any,
     ) -> None:
@@ -138,6 +150,7 @@ class DALIServer:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
         pipeline = with_default_threads(on_cpu(pipeline) if device == "cpu" else pipeline)
+        pipeline = pipeline if cache is None else with_arguments(pipeline, cache=as_bytes(cache, "DALIServer: cache"))
         check_sizes(pipeline)
         self.cluster = cluster
         if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it

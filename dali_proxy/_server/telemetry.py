@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.latency import Latency
 from dali_proxy._server.advice import advise
+from dali_proxy._server.cache_advice import advise_cache
 from dali_proxy._server.counters import Counters, OperatorTimes
 from dali_proxy._server.notebook import as_html
 from dali_proxy._transport.labels import clip
@@ -270,6 +271,14 @@ class ServerStats(Counters):
         video_hits: number of these that were in its pool already.
         video_bytes: current size of the frames in the pool.
         video_limit: largest such size.
+        cache_hits: number of decoded samples that the cache had.
+        cache_misses: number of samples that it didn't have.
+        cache_refused: number of samples that it had no room for.
+        cache_evicted: number of samples that weren't used any more, and gave their memory to others.
+        cache_seconds_saved: processor time that the hits would have taken without the cache, minus what they took.
+        cache_values: current number of samples in the cache.
+        cache_bytes: bytes in use of the cache.
+        cache_limit: largest number of bytes that it may use; 0 without a cache.
     """
 
     @property
@@ -277,13 +286,21 @@ class ServerStats(Counters):
         """A sentence or two that name the component that limits the speed, and what to change."""
         return advise(self)
 
+    @property
+    def cache_advice(self) -> str:
+        """A sentence that says what the cache of decoded samples does; empty without one."""
+        return advise_cache(self)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return all counters, `limited_by` and `advice` as plain data, for JSON."""
+        """Return all counters, `limited_by`, `advice` and `cache_advice` as plain data, for JSON."""
         plain = {
             "latency": {stage: each.to_dict() for stage, each in self.latency.items()},
             "ranks": {rank: each.to_dict() for rank, each in self.ranks.items()},
+            "limited_by": self.limited_by,
+            "advice": self.advice,
+            "cache_advice": self.cache_advice,
         }
-        return {**asdict(self), **plain, "limited_by": self.limited_by, "advice": self.advice}
+        return {**asdict(self), **plain}
 
     def __str__(self) -> str:
         """Return a report for users."""
@@ -305,6 +322,7 @@ class ServerStats(Counters):
             f"{self.waiting_results} not fetched",
             *self.latency_lines(),
             f"limited by  {self.limited_by or 'nothing yet'}",
+            *textwrap.wrap(self.cache_advice, _WIDTH, initial_indent="cache       ", subsequent_indent=" " * 12),
             *textwrap.wrap(self.advice, _WIDTH, initial_indent="advice      ", subsequent_indent=" " * 12),
             f"in flight   executor: {self.depth} batches ({self.depth_reason})",
             *(f"            {name}: {each.batches} batches ({each.reason})" for name, each in self.in_flight.items()),
@@ -352,6 +370,9 @@ class ServerStats(Counters):
                 "slowest",
                 "video_bytes",
                 "video_limit",
+                "cache_values",
+                "cache_bytes",
+                "cache_limit",
             ),
         )
         differences: dict[str, Any] = {

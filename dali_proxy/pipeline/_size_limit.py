@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from functools import lru_cache
 
 from dali_proxy.pipeline.errors import ArgumentValueError, DecodeError
@@ -12,6 +13,7 @@ _SAMPLE_LIMIT = "DALI_PROXY_MAX_SAMPLE_BYTES"
 _IMAGE_LIMIT = "DALI_MAX_IMAGE_SIZE"  # that of NVIDIA DALI, for decoded images only
 _DEFAULT = 4 << 30
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])i?)?B?\s*", re.ASCII | re.IGNORECASE)
 
 
 def check_size(subject: str, *factors: int) -> None:
@@ -65,14 +67,31 @@ def size_from_environment(variable: str, default: int) -> int:
     return _parsed(variable, os.environ.get(variable, ""), default)
 
 
+def as_bytes(value: int | str, subject: str) -> int:
+    """Return a number of bytes that a user wrote, such as 1000, "500MB" or "4G". K is 1024, and so on.
+
+    Args:
+        value: the number, or its text.
+        subject: what it is, for the message.
+
+    Raises:
+        ArgumentValueError: it isn't a number of bytes.
+
+    Example:
+        >>> as_bytes("8GB", "the size"), as_bytes("1.5 M", "the size"), as_bytes(10, "the size")
+        (8589934592, 1572864, 10)
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ArgumentValueError(f'{subject} must be a number of bytes, such as "4G", not {value!r}')
+    return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match[2] else int(float(match[1]))
+
+
 @lru_cache(maxsize=32)
 def _parsed(variable: str, text: str, default: int) -> int:
-    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in _UNITS else (text, "")
-    if text and not number.isdecimal():
-        raise ArgumentValueError(
-            f'the environment variable {variable} must be a number of bytes, such as "4G", not {text!r}'
-        )
-    return int(number) << _UNITS.get(unit, 0) if text else default
+    return as_bytes(text, f"the environment variable {variable}") if text else default
 
 
 def _check(variable: str, limit: int, subject: str, factors: tuple[int, ...]) -> None:

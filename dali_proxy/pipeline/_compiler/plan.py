@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from dali_proxy.pipeline._cached_property import cached_property
+from dali_proxy.pipeline._compiler.cached_parts import CachedPart
 from dali_proxy.pipeline._declaration.registry import implementation
 from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
@@ -40,6 +41,21 @@ class BatchStep(PlannedStep):
 
 class SampleStep(PlannedStep):
     """A chain of operators that the threads of the pool run sample by sample."""
+
+
+@dataclass(frozen=True)
+class PartStep(PlannedStep):
+    """Operators whose results a cache may have.
+
+    Attributes:
+        sources: the edges that they read.
+        steps: what runs for samples that the cache doesn't have.
+        key: description of the operators.
+    """
+
+    sources: tuple[Edge, ...]
+    steps: tuple[PlannedStep, ...]
+    key: bytes
 
 
 #: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
@@ -104,12 +120,16 @@ def step_name(nodes: Sequence[GraphNode]) -> str:
     return " → ".join(shown)
 
 
-def make_plan(graph: Graph) -> Plan:
+def make_plan(graph: Graph, parts: Sequence[CachedPart] = ()) -> Plan:
     """Order the operators of a graph into phases and steps.
 
     Each operator goes into the first phase of its device that doesn't precede its inputs. Within a phase on the CPU,
     operators on samples form chains as long as possible. A chain ends before an operator with an argument that the
     chain itself computes, because arguments are resolved for a whole batch at once.
+
+    Args:
+        graph: the graph.
+        parts: its parts whose results a cache may have.
     """
     constants = _constants(graph)
     read = {edge.node for node in graph.nodes for edge in node.sources} | {edge.node for edge in graph.outputs}
@@ -128,7 +148,7 @@ def make_plan(graph: Graph) -> Plan:
         nodes = [node for node in graph.nodes if levels[node.index] == level and node.index not in skipped]
         device = _KINDS[level % len(_KINDS)]
         if nodes:
-            steps = _cpu_steps(nodes, reads) if device == "cpu" else _gpu_steps(nodes, reads)
+            steps = _steps_with_parts(nodes, reads, parts) if device == "cpu" else _gpu_steps(nodes, reads)
             phases.append(Phase(device, steps, _results(nodes, reads)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
@@ -149,6 +169,23 @@ def _constants(graph: Graph) -> dict[int, GraphNode]:
 
 def _is_sample_operator(node: GraphNode) -> bool:
     return issubclass(implementation(node.operator, node.device), SampleOperator)
+
+
+def _steps_with_parts(nodes: list[GraphNode], reads: _Reads, parts: Sequence[CachedPart]) -> tuple[PlannedStep, ...]:
+    """Return the steps of a phase on the CPU: what the parts need, the parts, and everything else."""
+    own = {node.index for node in nodes}
+    here = [part for part in parts if part.nodes[0].index in own]
+    needed = {edge.node for part in here for edge in part.sources}
+    for node in reversed(nodes):
+        if node.index in needed:
+            needed.update(edge.node for edge in node.sources)
+    members = {node.index for part in here for node in part.nodes}
+    before = [node for node in nodes if node.index in needed - members]
+    rest = [node for node in nodes if node.index not in needed | members]
+    planned = (
+        PartStep(part.nodes, part.results, part.sources, _cpu_steps(list(part.nodes), reads), part.key) for part in here
+    )
+    return (*_cpu_steps(before, reads), *planned, *_cpu_steps(rest, reads))
 
 
 def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]:

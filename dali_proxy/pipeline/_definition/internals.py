@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
+from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._concurrency.finalizers import Finalizer
 from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._definition.arguments import PipelineArguments
@@ -24,6 +25,7 @@ from dali_proxy.pipeline._graph.builder import GraphBuilder
 from dali_proxy.pipeline._graph.on_cpu import MovedGraph, move_to_cpu
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operators.decoding.input_parts import split_video
+from dali_proxy.pipeline._size_limit import as_bytes
 from dali_proxy.pipeline.errors import ArgumentTypeError, GraphError, PipelineError
 from dali_proxy.pipeline.tensors.moved import as_on_gpu
 
@@ -57,6 +59,7 @@ class PipelineInternals:
         checkpoint: checkpoint from which the pipeline was created, or None.
         builder: builder of the graph.
         checks_api: whether mixing two ways to run batches raises an error.
+        cache: has decoded samples. Another pipeline may have it, too, if it is set before the pipeline is built.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class PipelineInternals:
         self._create = create
         self.builder = GraphBuilder(owner=weakref.ref(pipeline))
         self.checks_api = True
+        self.cache: ValueCache | None = None
         self._moved: MovedGraph | None = None
         self._checked_gpu = False
         self._api: str | None = None  # the first way of running batches that the user chose
@@ -225,7 +229,10 @@ class PipelineInternals:
         if self.arguments.enable_checkpointing:
             self._sources.warn_about_checkpoints()
         try:
-            runner = PipelineRunner(self.graph, self.arguments, self._sources, self._iter_setup(default_setup))
+            if self.cache is None and self.arguments.cache:
+                self.cache = ValueCache(as_bytes(self.arguments.cache, "Pipeline: cache"))
+            setup = self._iter_setup(default_setup)
+            runner = PipelineRunner(self.graph, self.arguments, self._sources, setup, self.cache)
             self._close_by(runner.close)
             if self.checkpoint is not None:
                 runner.restore(self.checkpoint.position)

@@ -38,6 +38,7 @@ def measure_operators(
         num_threads=threads if threads > 0 else os.cpu_count() or 1,
         prefetch_queue_depth=1,
         enable_checkpointing=False,
+        cache=0,
     )
     reader = FileInputs(graph, inputs) if graph.fed_inputs else None
     first: dict[str, float] = {}

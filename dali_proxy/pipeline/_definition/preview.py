@@ -57,6 +57,7 @@ def draw_preview(
         num_threads=threads if threads > 0 else os.cpu_count() or 1,
         prefetch_queue_depth=1,
         enable_checkpointing=False,
+        cache=0,
     )
     tiles = _Tiles(graph, mean, std)
     try:

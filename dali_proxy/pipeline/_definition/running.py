@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
 from dali_proxy.pipeline._concurrency.latch import Latch
 from dali_proxy.pipeline._definition.arguments import PipelineArguments
@@ -106,6 +107,7 @@ class PipelineRunner:
         arguments: arguments of the pipeline.
         sources: the user's sources; the runner closes them.
         iter_setup: called before each batch, to feed inputs; `StopIteration` ends the epoch. None for no call.
+        cache: has decoded samples; None for no cache.
 
     Attributes:
         executor: executor of the graph.
@@ -121,13 +123,14 @@ class PipelineRunner:
         arguments: PipelineArguments,
         sources: SourceGroup,
         iter_setup: Callable[[], Any] | None = None,
+        cache: ValueCache | None = None,
     ) -> None:
         self._owner = os.getpid()
         self._rank: int | None = None  # in this epoch; None before its first batch
         self._declared = arguments.output_declarations
         self._declared.check_count(len(graph.outputs))
         self.output_stream: Any = None
-        self.executor = Executor(graph, arguments.executor_config(), functions=sources.functions)
+        self.executor = Executor(graph, arguments.executor_config(), functions=sources.functions, cache=cache)
         self.inputs = FedInputs(graph.fed_inputs)
         self._sources = sources
         self._submitter = Submitter(self.executor, sources, self._declared)

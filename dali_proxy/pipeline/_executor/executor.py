@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from dali_proxy.pipeline._cache.value_cache import ValueCache
+from dali_proxy.pipeline._compiler.cached_parts import cached_parts
 from dali_proxy.pipeline._compiler.folded_tables import folded_tables
 from dali_proxy.pipeline._compiler.make_operator import make_operator
 from dali_proxy.pipeline._compiler.per_frame_arguments import by_frames
@@ -77,6 +79,7 @@ class Executor:
         shared: threads and a GPU that it shares with other executors; None for its own. With shared ones, all phases
             run on the thread that calls `submit`.
         functions: processes for functions of the user; None for none. The caller closes them.
+        cache: has results of deterministic parts of the graph; None for no cache.
 
     Raises:
         DeviceError: the graph needs a GPU or a library that is missing.
@@ -88,6 +91,7 @@ class Executor:
         config: ExecutorConfig,
         shared: SharedResources | None = None,
         functions: FunctionProcesses | None = None,
+        cache: ValueCache | None = None,
     ) -> None:
         self.graph = graph = folded_tables(sources_on_gpu(graph))
         self.config = config
@@ -97,7 +101,8 @@ class Executor:
         self.trace: Trace | None = profiler_trace()
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
-        self._plan = make_plan(graph)
+        self.cache = cache if fuse else None
+        self._plan = make_plan(graph, () if self.cache is None else cached_parts(graph))
         self._closed = False
         self._shared = shared
         open_or_share = open_device if shared is None else shared.device
@@ -140,7 +145,7 @@ class Executor:
         #: The readers of data sets.
         self.readers = ReaderGroup(graph, self._operators)
         kernels = getattr(self._device, "kernels", None)
-        self.program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
+        self.program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse, self.cache)
         #: The counters of its batches, and the cost of its operators.
         self.statistics = Statistics(graph, self._operators, [step for phase in self.program.phases for step in phase])
         self._constants = Constants(self._plan.constants, self._operators)

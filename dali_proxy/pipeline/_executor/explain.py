@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from dali_proxy.pipeline._compiler.cached_parts import cached_parts, reasons_against
 from dali_proxy.pipeline._compiler.folded_tables import folded_tables
-from dali_proxy.pipeline._compiler.plan import SampleStep, make_plan, step_name
+from dali_proxy.pipeline._compiler.plan import PartStep, SampleStep, make_plan, step_name
 from dali_proxy.pipeline._compiler.sources_on_gpu import sources_on_gpu
+from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
 from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
 from dali_proxy.pipeline._declaration.registry import implementation
 from dali_proxy.pipeline._executor.executor import Executor
@@ -40,7 +42,9 @@ def explain(graph: Graph, executor: Executor | None = None) -> str:
             lines += [f"  {line}" for line in _gpu_lines(nodes, plan.readers)]
         for step in phase.steps if phase.device != "gpu" else ():
             names = [_name(node) for node in step.nodes]
-            if isinstance(step, SampleStep):
+            if isinstance(step, PartStep):
+                lines.append(f"  {' -> '.join(names)}; only for samples that aren't in the cache")
+            elif isinstance(step, SampleStep):
                 lines.append(f"  {' -> '.join(names)}; sample by sample on the threads")
             else:
                 lines += [f"  {name}" for name in names]
@@ -49,12 +53,16 @@ def explain(graph: Graph, executor: Executor | None = None) -> str:
                 lines.append(f"  step {each.name}")
                 lines += [f"    rule {fused.title!r}: {step_name(fused.nodes)}" for fused in _fused(each.steps)]
                 lines += [f"    {line}" for line in (*each.notes, *executor.statistics.describe(each))]
+    if executor is not None and executor.cache is not None:
+        lines += reasons_against(executor.graph, cached_parts(executor.graph))
     return "\n".join(lines)
 
 
 def _fused(steps: Iterable[Step]) -> Iterator[FusedStep]:
     """Return the fused steps, each before those that it replaced."""
     for step in steps:
+        if isinstance(step, CachedStep):
+            yield from _fused(step.members)
         if isinstance(step, FusedStep):
             yield step
             yield from _fused(step.members)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from dali_proxy.pipeline._compiler.plan import Plan, SampleStep
+from dali_proxy.pipeline._cache.value_cache import ValueCache
+from dali_proxy.pipeline._compiler.plan import PartStep, Plan, SampleStep
 from dali_proxy.pipeline._compiler.rules import RULES
 from dali_proxy.pipeline._compiler.rules.scope import Scope
+from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
 from dali_proxy.pipeline._compiler.steps.chain import ChainStep
 from dali_proxy.pipeline._compiler.steps.fast_paths import FastPaths
 from dali_proxy.pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
@@ -28,6 +31,7 @@ class Program:
         kernels: context of the launches; None without a GPU.
         seed: seed of the random numbers.
         fuse: whether operators may run together; the results are the same.
+        cache: has results of parts of the graph; None for no cache.
 
     Attributes:
         plan: the plan.
@@ -44,6 +48,7 @@ class Program:
         kernels: KernelContext | None,
         seed: int,
         fuse: bool,
+        cache: ValueCache | None = None,
     ) -> None:
         self.plan, self.fast_paths = plan, FastPaths()
         self.phases: list[list[Steps]] = []
@@ -51,15 +56,27 @@ class Program:
             self.phases.append([])
             for position, planned in enumerate(phase.steps):
                 scope = Scope(graph, operators, plan.readers, kernels, seed, self.fast_paths, phase.device, planned)
-                steps = _leaves(scope, fuse)
-                for rule in RULES if fuse else ():
-                    steps = rule(steps, scope)
+                steps = _steps(scope, fuse, cache)
                 dead = plan.dead_after.get((number, position), ()) if phase.device == "cpu" else ()
                 self.phases[-1].append(Steps(planned, steps, dead, scope.notes))
         self.takes_inputs = [
             phase.device == "cpu" and all(isinstance(each, FedInput) for step in steps for each in step.steps)
             for phase, steps in zip(plan.phases, self.phases, strict=True)
         ]
+
+
+def _steps(scope: Scope, fuse: bool, cache: ValueCache | None) -> list[Step]:
+    """Return the steps that run the operators of a planned step."""
+    planned = scope.planned
+    if isinstance(planned, PartStep):
+        assert cache is not None  # else the plan has no such step
+        parts = [_steps(replace(scope, planned=each), fuse, cache) for each in planned.steps]
+        reading_gpu = next((scope.operators[node.index].setup.reading_gpu for node in planned.nodes), None)
+        return [CachedStep(planned, [step for steps in parts for step in steps], cache, reading_gpu)]
+    steps = _leaves(scope, fuse)
+    for rule in RULES if fuse else ():
+        steps = rule(steps, scope)
+    return steps
 
 
 def _leaves(scope: Scope, fuse: bool) -> list[Step]:

@@ -353,6 +353,7 @@ def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> Ope
             node = error.node
         failures.append(SampleFailure(sample, cause))
     assert node is not None
-    first = describe_failure(node, failures[0].error, tuple(failures), batch.source_of(node, failures))
+    found = batch.in_full_batch(failures)
+    first = describe_failure(node, failures[0].error, found, batch.source_of(node, found))
     first.__cause__ = failures[0].error
     return first

@@ -26,6 +26,7 @@ from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
+from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline._operator_api.upload import upload
 from dali_proxy.pipeline._operators.decoding.encoded import channels_of, encoded_batch
 from dali_proxy.pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, decoding_options
@@ -94,6 +95,8 @@ class ImageDecoder(BatchOperator):
 
     Decoding image by image in a chain would need the GIL several times per image, which many threads share.
     """
+
+    traits = Traits(per_sample=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,9 @@ from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._imaging import decode, peek
 from dali_proxy.pipeline._imaging.jpeg_region import decode_regions
-from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import as_pipeline_error, fail
+from dali_proxy.pipeline._operator_api.sample_memory import allocate_samples
 from dali_proxy.pipeline._operators.decoding.image_windows import windows_of
 from dali_proxy.pipeline._operators.geometry.random_windows import RandomWindows
 from dali_proxy.pipeline.errors import PipelineError
@@ -50,22 +48,7 @@ def allocate_images(
     """
     if shapes.prod(axis=1, dtype=np.float64).sum() * dtype.itemsize > _MOST_BYTES:
         return None
-    shape = (len(shapes), *shapes[0].tolist()) if (shapes == shapes[0]).all() else None
-    if shape is not None and not for_gpu:
-        array, owner = batch.allocate(Edge(node.index), shape, dtype)
-        images = TensorListCPU.from_dense(array, "HWC")
-        images.owner = owner
-        return images
-    if shape is not None:
-        memory, is_pinned = buffers.memory(math.prod(shape) * dtype.itemsize)
-        images = TensorListCPU.from_dense(memory.view(dtype).reshape(shape), "HWC")
-    else:
-        table, nbytes = Samples.packed(0, shapes, dtype)
-        memory, is_pinned = buffers.memory(nbytes)
-        placed = replace(table, pointers=memory.ctypes.data + table.pointers)
-        images = TensorListCPU.from_table(placed, [memory], layout="HWC")
-    images.pinned = is_pinned
-    return images
+    return allocate_samples(batch, Edge(node.index), shapes, dtype, "HWC", buffers, for_gpu)
 
 
 def decode_images(

@@ -1,0 +1,34 @@
+"""Advice on the cache of decoded samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dali_proxy._server.counters import Counters
+
+_MUCH = 0.9  # share of samples that the cache has if it has almost all
+
+
+def advise_cache(stats: Counters) -> str:
+    """Return a sentence or two for users: what the cache saves, and which size would save more. Empty without one."""
+    if not stats.cache_limit:
+        return ""
+    used = f"{_gigabytes(stats.cache_bytes)} of {_gigabytes(stats.cache_limit)} are in use"
+    looked_up = stats.cache_hits + stats.cache_misses
+    if not looked_up:
+        return f"The cache wasn't used: {used}."
+    found = stats.cache_hits / looked_up
+    text = f"{found:.0%} of {looked_up:,} samples came from the cache, which saved {stats.cache_seconds_saved:.1f} s"
+    if not stats.cache_hits:
+        text = "The cache has had no sample twice so far"
+    if not stats.cache_refused:
+        return f"{text}; {used}."
+    # Each epoch finds what is in the cache and refuses the rest.
+    needed = stats.cache_bytes * (stats.cache_hits + stats.cache_refused) / max(stats.cache_hits, 1)
+    hint = f" About {_gigabytes(needed)} would hold all." if stats.cache_hits and found < _MUCH else ""
+    return f"{text}; it is full with {_gigabytes(stats.cache_bytes)}.{hint}"
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / (1 << 30):.1f} GB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MB"

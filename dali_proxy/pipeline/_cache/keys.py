@@ -1,0 +1,135 @@
+"""Keys of values: what determines a part of a graph, and the content of its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from dali_proxy.pipeline._native import find_compiled
+from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
+
+if TYPE_CHECKING:
+    from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+    from dali_proxy.pipeline._graph.graph import Edge, GraphNode
+
+_LIBRARIES = ("dali-proxy", "numpy", "opencv-python-headless", "simplejpeg", "pillow", "av", "soundfile", "miniaudio")
+# Samples per task, and bytes of a batch up to which the calling thread takes less time than others need to wake up.
+_GROUP = 16
+_SMALL = 1 << 20
+# Arguments that don't change results.
+_MEANINGLESS = ("bytes_per_sample_hint", "preserve", "seed")
+
+
+def describe_part(nodes: Sequence[GraphNode], results: Iterable[Edge]) -> bytes | None:
+    """Return a description of the operators of a part, equal for equal results; None if there is no description.
+
+    Args:
+        nodes: the operators, in order.
+        results: the edges whose values are kept.
+    """
+    numbers = {node.index: number for number, node in enumerate(nodes)}
+    sources: dict[Edge, int] = {}
+    digest = hashlib.blake2b(digest_size=16)
+
+    def place(edge: Edge) -> str:
+        if edge.node in numbers:
+            return f"{numbers[edge.node]}.{edge.output}"
+        return f"source {sources.setdefault(edge, len(sources))}"
+
+    for node in nodes:
+        arguments = {name: value for name, value in node.arguments.items() if name not in _MEANINGLESS}
+        described = _described(arguments)
+        if described is None:
+            return None
+        inputs = [place(edge) for edge in node.inputs]
+        named = sorted((name, place(edge)) for name, edge in node.argument_inputs.items())
+        digest.update(repr((node.operator, node.device, inputs, named, described)).encode())
+    digest.update(repr([place(edge) for edge in results]).encode())
+    return digest.digest()
+
+
+def describe_software() -> bytes:
+    """Return a description of the libraries, the compiled modules and the processor, which decide about last bits."""
+    versions = []
+    for library in _LIBRARIES:
+        try:
+            versions.append((library, version(library)))
+        except PackageNotFoundError:
+            versions.append((library, ""))
+    digest = hashlib.blake2b(repr((versions, platform.machine(), platform.python_version())).encode(), digest_size=16)
+    for name in ("_imaging", "_codecs"):
+        module = find_compiled(name)
+        if module is not None and module.__file__ is not None:
+            with open(module.__file__, "rb") as file:
+                digest.update(file.read())
+    return digest.digest()
+
+
+def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: ThreadPool) -> list[bytes]:
+    """Return a key for each sample of a batch.
+
+    Args:
+        part: description of the operators.
+        inputs: the inputs of the part.
+        seed: secret of the cache, so that nobody can make data with the key of other data.
+        pool: threads that read large samples.
+    """
+    kinds = [(str(each.table().dtype), each.ndim, each.layout()) for each in inputs]
+    prefix = hashlib.blake2b(part + repr(kinds).encode(), digest_size=12).digest()
+    only = inputs[0] if len(inputs) == 1 and inputs[0].ndim == 1 else None
+    hash_of: Callable[[int], bytes]
+    if only is not None:
+        samples, hash_bytes = only.samples, xxhash.xxh3_128_digest
+
+        def hash_of(sample: int) -> bytes:
+            return prefix + hash_bytes(_flat(samples[sample]), seed)
+    else:
+        columns = [each.samples for each in inputs]
+
+        def hash_of(sample: int) -> bytes:
+            state = xxhash.xxh3_128(seed=seed)
+            for column in columns:
+                array = np.asarray(column[sample])
+                state.update(repr(array.shape).encode())
+                state.update(_flat(array))
+            return prefix + state.digest()
+
+    count = len(inputs[0])
+    if sum(each.nbytes for each in inputs) <= _SMALL:
+        return list(map(hash_of, range(count)))
+    keys = [b""] * count
+
+    def hash_range(begin: int, end: int) -> None:
+        keys[begin:end] = map(hash_of, range(begin, end))
+
+    pool.run_ranges(hash_range, count, _GROUP)
+    return keys
+
+
+def _flat(array: Array) -> Any:
+    """Return the bytes of an array, a buffer, without a copy if it is contiguous."""
+    if array.ndim == 1 and array.flags.c_contiguous:
+        return array.view(np.uint8)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _described(value: Any) -> Any:
+    """Return what determines an argument, with an unambiguous `repr`; None for objects that it isn't known of."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, bool | int | float | str | bytes | None):
+        return (type(value).__name__, value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return (str(value.dtype), value.shape, hashlib.blake2b(np.ascontiguousarray(value).tobytes()).hexdigest())
+    if isinstance(value, dict | tuple | list):
+        items = sorted(value.items()) if isinstance(value, dict) else enumerate(value)
+        described = [(key, _described(each)) for key, each in items]
+        return None if any(each is None for _, each in described) else (type(value).__name__, described)
+    return None

@@ -1,0 +1,133 @@
+"""The memory of a cache: one block of memory with a fixed limit, and the values in it."""
+
+from __future__ import annotations
+
+import mmap
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy.pipeline._ipc.block_allocator import Block, create_allocator
+
+#: Bytes of Python objects that an entry needs beside its values.
+OVERHEAD = 640
+# An entry may be evicted if it wasn't used for so many times the longest time between two uses of an entry.
+_PATIENCE = 2
+_NORESERVE = 0x4000  # MAP_NORESERVE, which Python's mmap doesn't name
+
+
+class Part(NamedTuple):
+    """One array of a value.
+
+    Attributes:
+        block: its memory, which stays allocated as long as this object exists.
+        dtype: its dtype.
+        shape: its shape.
+    """
+
+    block: Block
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+class Entry:
+    """A value: the arrays of one sample.
+
+    Attributes:
+        parts: the arrays.
+        layouts: the layout of each.
+        used: number of look-ups before its last use.
+    """
+
+    __slots__ = ("layouts", "parts", "used")
+
+    def __init__(self, parts: tuple[Part, ...], layouts: tuple[str, ...], used: int) -> None:
+        self.parts, self.layouts, self.used = parts, layouts, used
+
+
+class MemoryTier:
+    """Values by key. The caller holds a lock for all calls.
+
+    Epochs use each value once, in another order each time. A cache that is smaller than the data set then loses by
+    every eviction: the new value isn't used earlier than the evicted one. So a full cache keeps what it has (as the
+    cache MinIO of CoorDL, Mohan et al., VLDB 2021), and only evicts values that are out of use: those that weren't used
+    for twice the longest time between two uses of a value (a protecting distance, Duong et al., MICRO 2012). Time is
+    the number of look-ups.
+
+    Args:
+        limit: largest number of bytes.
+
+    Attributes:
+        limit: see above.
+        array: the memory of all values. The system allocates it when it is written.
+        evicted: number of evicted values.
+        promised: number of values that have memory, but aren't added yet.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        size = -(-limit // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+        memory.madvise(mmap.MADV_HUGEPAGE)  # a page fault for 4 KiB would take as long as to fill them
+        memory.madvise(mmap.MADV_DONTFORK)
+        self.array: npt.NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
+        self.evicted = self.promised = 0
+        self._allocator = create_allocator(0, self.array)
+        self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # the least recently used ones first
+        self._now = 0
+        self._longest = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._entries
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes in use, with those of Python objects."""
+        return self._allocator.used + OVERHEAD * (len(self._entries) + self.promised)
+
+    def find(self, keys: Iterable[bytes]) -> list[Entry | None]:
+        """Return the entry of each key, or None."""
+        return [self._use(key) for key in keys]
+
+    def allocate(self, sizes: Sequence[int]) -> list[Block] | None:
+        """Return memory for the arrays of a value, which is then promised; None if there is no room."""
+        while True:
+            if self.nbytes + sum(sizes) + OVERHEAD <= self.limit:
+                blocks = [block for size in sizes if (block := self._allocator.take(size)) is not None]
+                if len(blocks) == len(sizes):
+                    self.promised += 1
+                    return blocks
+                del blocks
+            if not self._evict():
+                return None
+
+    def add(self, key: bytes, parts: tuple[Part, ...], layouts: tuple[str, ...]) -> None:
+        """Add a value."""
+        self._entries[key] = Entry(parts, layouts, self._now)
+        self._entries.move_to_end(key)
+
+    def _use(self, key: bytes) -> Entry | None:
+        self._now += 1
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._longest = max(self._longest, self._now - entry.used)
+            entry.used = self._now
+            self._entries.move_to_end(key)
+        return entry
+
+    def _evict(self) -> bool:
+        """Evict a value that is out of use; return False if there is none."""
+        oldest = next(iter(self._entries), None)
+        if oldest is None:
+            return False
+        if self._now - self._entries[oldest].used <= _PATIENCE * max(self._longest, len(self._entries)):
+            return False
+        del self._entries[oldest]
+        self.evicted += 1
+        return True

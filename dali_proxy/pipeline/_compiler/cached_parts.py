@@ -1,0 +1,129 @@
+"""Find the parts of a graph whose values a cache may keep: decoders, and the deterministic operators behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dali_proxy.pipeline._cache.keys import describe_part
+from dali_proxy.pipeline._declaration.registry import has_implementation, implementation
+from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
+from dali_proxy.pipeline._operator_api.operator import SampleOperator
+from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
+
+
+@dataclass(frozen=True)
+class CachedPart:
+    """Operators whose results depend on nothing but the samples that they read.
+
+    Attributes:
+        nodes: the operators, in order.
+        sources: the edges that they read.
+        results: the edges that others read.
+        key: description of the operators, equal for equal results.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    sources: tuple[Edge, ...]
+    results: tuple[Edge, ...]
+    key: bytes
+
+
+def cached_parts(graph: Graph) -> list[CachedPart]:
+    """Return the parts of a graph whose values can be kept.
+
+    A part begins with a decoder on the CPU. The operators behind it belong to it if they are deterministic and compute
+    each sample from one sample. Operators at its end that compute each pixel from one pixel don't: they are fast, and
+    their results are often larger, as those of `crop_mirror_normalize`.
+    """
+    varying = _varying(graph)
+    owner: dict[int, int] = {}  # by node: the first decoder of its part
+    behind: set[int] = set()  # the others that need results of parts
+    for node in graph.nodes:
+        before = {owner[edge.node] for edge in node.sources if edge.node in owner}
+        is_behind = any(edge.node in behind for edge in node.sources)
+        if node.index in varying or is_behind or not _is_separable(node):
+            behind.update([node.index] if before or is_behind else ())
+        elif before or is_decoder(node):
+            first = min(before, default=node.index)
+            owner[node.index] = first
+            owner.update({index: first for index, other in owner.items() if other in before})
+    _drop_cheap_ends(graph, owner)
+    parts = []
+    for first in sorted(set(owner.values())):
+        nodes = tuple(node for node in graph.nodes if owner.get(node.index) == first)
+        own = {node.index for node in nodes}
+        sources = dict.fromkeys(edge for node in nodes for edge in node.sources if edge.node not in own)
+        read = {edge for node in graph.nodes if node.index not in own for edge in node.sources} | set(graph.outputs)
+        results = tuple(sorted(edge for edge in read if edge.node in own))
+        key = describe_part(nodes, results)
+        if results and key is not None:
+            parts.append(CachedPart(nodes, tuple(sources), results, key))
+    return parts
+
+
+def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
+    """Return why values of decoders aren't kept, as text for users."""
+    kept = {node.index for part in parts for node in part.nodes}
+    varying = _varying(graph)
+    reasons = []
+    for node in graph.nodes:
+        if node.index in kept or not node.operator.startswith("decoders."):
+            continue
+        if node.device != "cpu":
+            why = "decodes on the GPU"
+        elif node.branch:
+            why = "decodes only some samples, in a branch"
+        elif node.schema.random or any(edge.node in varying for edge in node.argument_inputs.values()):
+            why = "decodes another window in each epoch"
+        else:
+            why = "reads data that changes in each epoch"
+        reasons.append(f"not cached: {node.display} {why}")
+    return reasons
+
+
+def is_decoder(node: GraphNode) -> bool:
+    """Return whether an operator decodes on the CPU, for all samples."""
+    return node.operator.startswith("decoders.") and node.device == "cpu" and not node.branch
+
+
+def _varying(graph: Graph) -> set[int]:
+    """Return the operators whose results may differ for equal data, or are on a GPU.
+
+    These are operators with random numbers and the user's code, and what reads their results.
+    """
+    found: set[int] = set()
+    for node in graph.nodes:
+        schema = node.schema
+        varies = node.device != "cpu" or (schema.stateful and not (schema.fed or schema.is_reader))
+        if varies or any(edge.node in found for edge in node.sources):
+            found.add(node.index)
+    return found
+
+
+def _is_separable(node: GraphNode) -> bool:
+    """Return whether an operator on the CPU computes each sample from one sample."""
+    if node.device != "cpu" or node.branch or node.schema.merges or node.schema.side_effects:
+        return False
+    kind = implementation(node.operator, "cpu")
+    return issubclass(kind, SampleOperator) or kind.traits.per_sample
+
+
+def _drop_cheap_ends(graph: Graph, owner: dict[int, int]) -> None:
+    readers: dict[int, list[int]] = {}
+    for node in graph.nodes:
+        for edge in node.sources:
+            readers.setdefault(edge.node, []).append(node.index)
+    for node in reversed(graph.nodes):
+        if node.index in owner and _is_cheap(node) and owner.keys().isdisjoint(readers.get(node.index, ())):
+            del owner[node.index]
+
+
+def _is_cheap(node: GraphNode) -> bool:
+    """Return whether an operator computes each element of its output from one element of its input."""
+    if implementation(node.operator, "cpu").traits.elementwise:
+        return True
+    if not has_implementation(node.operator, "gpu"):
+        return False
+    kind = implementation(node.operator, "gpu")
+    return issubclass(kind, PixelOperator) and not kind.traits.gathers

@@ -1,0 +1,216 @@
+"""Pipelines with a cache: the same results as without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dali_proxy.pipeline._cache.value_cache import ValueCache
+from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
+from pipeline import Pipeline, fn, types
+from pipeline.errors import OperatorError
+
+Samples = Sequence[npt.NDArray[np.uint8]]
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def encoded(jpeg_folder: Path) -> Samples:
+    return [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))]
+
+
+def crops(data: Any) -> Any:
+    return fn.random_resized_crop(fn.decoders.image(data), size=(32, 32))
+
+
+def resized(data: Any) -> Any:
+    small = fn.resize(fn.decoders.image(data), size=(40, 40))
+    draws: dict[str, Any] = {"crop_pos_x": fn.random.uniform(range=(0, 1)), "mirror": fn.random.coin_flip()}
+    return fn.crop_mirror_normalize(small, crop=(32, 32), dtype=types.FLOAT, std=[3.0], **draws)
+
+
+def whole(data: Any) -> Any:
+    return fn.decoders.image(data)
+
+
+def resized_and_whole(data: Any) -> Any:
+    images = fn.decoders.image(data)
+    return fn.resize(images, size=(20, 30)), images, fn.random.uniform(range=(0, 1))
+
+
+def two_sources(data: Any) -> Any:
+    return fn.resize(fn.decoders.image(data), size=fn.external_source(name="size"))
+
+
+class Run:
+    """A pipeline that counts the samples that it decodes."""
+
+    def __init__(
+        self,
+        describe: Callable[[Any], Any],
+        cache: int | str = "100MB",
+        shared: ValueCache | None = None,
+        **others: int,
+    ) -> None:
+        arguments: dict[str, Any] = {
+            "batch_size": BATCH,
+            "num_threads": 2,
+            "device_id": None,
+            "seed": 3,
+            "cache": cache,
+        }
+        self.pipe = Pipeline(**{**arguments, **others})
+        self.pipe._internals.cache = shared
+        with self.pipe:
+            outputs = describe(fn.external_source(name="data"))
+            self.pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
+        self.pipe.build()
+
+    def epochs(self, samples: Samples, epochs: int = 3) -> list[Any]:
+        """Return all results of shuffled epochs."""
+        results = []
+        for epoch in range(epochs):
+            order = np.random.default_rng(epoch).permutation(len(samples)).tolist()
+            for begin in range(0, len(order), BATCH):
+                results += self.batch([samples[index] for index in order[begin : begin + BATCH]])
+        return results
+
+    def batch(self, samples: Samples) -> list[Any]:
+        inputs: dict[str, Any] = {"data": list(samples)}
+        if "size" in self.pipe._internals.graph.fed_inputs:
+            inputs["size"] = [np.array([len(sample) % 9 + 3, 7], np.float32) for sample in samples]
+        outputs = self.pipe.run(**inputs)
+        return [(output.layout(), [np.array(sample) for sample in output]) for output in outputs]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        cache = self.pipe._internals.cache
+        assert cache is not None
+        return cache.report()
+
+
+def check_equal(found: list[Any], expected: list[Any]) -> None:
+    for (layout, samples), (right_layout, right_samples) in zip(found, expected, strict=True):
+        assert layout == right_layout
+        for sample, right in zip(samples, right_samples, strict=True):
+            np.testing.assert_array_equal(sample, right, strict=True)
+
+
+@pytest.mark.parametrize("describe", [crops, resized, whole, resized_and_whole, two_sources])
+@pytest.mark.parametrize("cache", ["100MB", "10KB", 3000])
+def test_results_are_those_without_a_cache(describe: Any, cache: Any, encoded: Samples) -> None:
+    run = Run(describe, cache)
+    check_equal(run.epochs(encoded), Run(describe, 0).epochs(encoded))
+    assert run.report["cache_bytes"] <= run.report["cache_limit"]
+    assert (run.report["cache_hits"] == 2 * len(encoded)) == (cache == "100MB")
+
+
+def test_nothing_is_decoded_twice(encoded: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    compute = CachedStep._compute
+
+    def counted(step: CachedStep, batch: Any) -> None:
+        sizes.append(batch.size)
+        compute(step, batch)
+
+    monkeypatch.setattr(CachedStep, "_compute", counted)
+    Run(crops).epochs(encoded, 4)
+    assert sum(sizes) == len(encoded)
+
+
+def test_writing_to_results_does_not_change_the_cache(encoded: Samples) -> None:
+    run = Run(whole)
+    first = run.batch(encoded[:2])
+    for _ in range(2):
+        (output,) = run.pipe.run(data=list(encoded[:2]))
+        for sample in output:
+            np.asarray(sample)[...] = 0
+    check_equal(run.batch(encoded[:2]), first)
+
+
+def test_content_that_changes_is_decoded_again(encoded: Samples) -> None:
+    run, plain = Run(crops), Run(crops, 0)
+    sample = encoded[0].copy()
+    for content in (encoded[0], encoded[1], encoded[0]):
+        sample = np.resize(sample, len(content))
+        sample[:] = content
+        check_equal(run.batch([sample]), plain.batch([sample]))
+
+
+def failed(run: Run, samples: Samples) -> OperatorError:
+    with pytest.raises(OperatorError) as caught:
+        run.batch(samples)
+    return caught.value
+
+
+@pytest.mark.parametrize("describe", [crops, resized])
+def test_errors_name_their_samples_and_are_not_cached(describe: Any, encoded: Samples) -> None:
+    run, plain = Run(describe), Run(describe, 0)
+    check_equal(run.batch(encoded[:3]), plain.batch(encoded[:3]))
+    broken = np.frombuffer(b"\xff\xd8 not a JPEG", np.uint8)
+    samples = [encoded[0], encoded[4], broken, encoded[1], broken]
+    for _ in range(2):
+        error, right = failed(run, samples), failed(plain, samples)
+        assert str(error) == str(right)
+        assert [each.sample for each in error.failures] == [2, 4]
+    check_equal(run.batch(encoded[:5]), plain.batch(encoded[:5]))
+
+
+def test_error_behind_the_decoder_names_its_sample(encoded: Samples) -> None:
+    def describe(data: Any) -> Any:
+        return fn.resize(fn.crop(fn.decoders.image(data), crop=(200, 90)), size=(8, 8))
+
+    run, plain = Run(describe), Run(describe, 0)
+    fits = [len(sample) >= 200 for sample in Run(whole, 0).batch(encoded[:BATCH])[0][1]]
+    good = next(sample for sample, fit in zip(encoded, fits, strict=False) if fit)
+    check_equal(run.batch([good]), plain.batch([good]))
+    samples = [good, *encoded[:4], good]
+    assert str(failed(run, samples)) == str(failed(plain, samples))
+
+
+def test_equal_samples_of_a_batch_are_stored_once(encoded: Samples) -> None:
+    run = Run(crops)
+    check_equal(run.batch([encoded[0]] * 4), Run(crops, 0).batch([encoded[0]] * 4))
+    assert run.report["cache_values"] == 1
+
+
+def test_samples_that_do_not_fit_together_raise_the_same_error(tmp_path: Path) -> None:
+    files = []
+    arrays: list[Any] = [np.zeros(3, np.uint8), np.zeros(3, np.float32), np.zeros((2, 2), np.uint8)]
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"{number}.npy", array)
+        files.append(np.fromfile(tmp_path / f"{number}.npy", np.uint8))
+    cache = ValueCache(1 << 20)
+    for file in files:
+        Run(fn.decoders.numpy, shared=cache).batch([file])
+    for pair in (files[:2], files[::2]):
+        assert str(failed(Run(fn.decoders.numpy, shared=cache), pair)) == str(failed(Run(fn.decoders.numpy, 0), pair))
+
+
+def test_pipelines_with_one_cache_use_the_values_of_each_other(encoded: Samples) -> None:
+    cache = ValueCache(1 << 27)
+    check_equal(Run(resized, shared=cache).epochs(encoded), Run(resized, 0).epochs(encoded))
+    check_equal(Run(resized, shared=cache, batch_size=5).batch(encoded[:5]), Run(resized, 0).batch(encoded[:5]))
+    check_equal(Run(crops, shared=cache).batch(encoded[:5]), Run(crops, 0).batch(encoded[:5]))
+    report = cache.report()
+    assert report["cache_misses"] == len(encoded) + 5
+    assert report["cache_hits"] == 2 * len(encoded) + 5
+
+
+def test_times_of_operators_are_measured(encoded: Samples) -> None:
+    run = Run(resized)
+    run.epochs(encoded, 2)
+    times = {each.name: each for each in run.pipe._internals.runner.executor.statistics.operators()}
+    assert times["fn.decoders.image"].seconds > 0
+    assert times["fn.decoders.image"].batches == times["fn.resize"].batches == 2 * len(encoded) // BATCH
+    assert run.report["cache_seconds_saved"] > 0
+
+
+def test_invalid_size_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Pipeline: cache must be a number of bytes, such as \"4G\", not 'many'"):
+        Pipeline(batch_size=1, num_threads=1, device_id=None, cache="many")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy._loader.packing_plan import Indices, PackingPlan, SampleSizes, split_batches
-from dali_proxy._loader.rank_batch_sampler import Dealt, RankBatchSampler
+from dali_proxy._loader.packing_plan import PackingPlan, SampleSizes, split_batches
+from dali_proxy._loader.window_sampler import WindowSampler
 from dali_proxy.pipeline._readers.order import permutation
 from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline.errors import ArgumentValueError
-
-_FEW_RANKS = 8  # any number of ranks that divides it gets the same batches
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class Balance:
     heaviest: tuple[float, ...]
 
 
-class PackedBatchSampler(RankBatchSampler):
+class PackedBatchSampler(WindowSampler):
     """Batch sampler for one rank: each batch has at most a number of tokens, and all ranks' batches cost the same.
 
     The batches of all ranks are planned once, before any sample is read, the same on every rank without communication.
@@ -92,70 +88,29 @@ class PackedBatchSampler(RankBatchSampler):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        super().__init__(rank, world_size)
-        for name, number in (("tokens", tokens), ("window", window), ("ranks", ranks), ("samples", samples)):
-            if number is not None and number < 1:
-                raise ArgumentValueError(f"{name} must be 1 or more, not {number}")
+        super().__init__(ranks, rank, world_size, tokens=tokens, window=window, samples=samples)
         self._sizes = SampleSizes(lengths, costs)
         known = self._sizes.count if samples is None else samples
         if known is None and order is None:
             raise ArgumentValueError("lengths is a function: pass samples= or order=, too")
         self._samples, self._tokens, self._window = known or 0, tokens, window
-        self._shuffle, self._seed, self._order, self._ranks = shuffle, seed, order, ranks
-        self._position = 0  # batches of the epoch that all ranks have drawn
-        self._window_at = (
-            0,
-            0,
-        )  # of the window with the next batch: number of its first batch, position of its first sample
-        self._running = 0  # ranks of the plan of the last iterator
-        self._resumed: Mapping[str, int] | None = None  # state of the next iterator
+        self._shuffle, self._seed, self._order = shuffle, seed, order
         self._counted: tuple[Any, int] | None = None
-
-    def state_dict(self) -> dict[str, int]:
-        """Return the position in the epoch, which is the same on all ranks after the same number of batches."""
-        if self._resumed is not None:
-            return dict(self._resumed)
-        batch, sample = self._window_at
-        window = {"window_batch": batch, "window_sample": sample}
-        return {"position": self._position, **window, "ranks": self._running, **self._identity}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Resume the next iterator at a position, with any number of ranks.
-
-        Raises:
-            ArgumentMismatchError: the state belongs to a sampler with other samples or another plan.
-        """
-        self._check(state, self._identity)
-        self._resumed = dict(state)
 
     @property
     def _identity(self) -> dict[str, int]:
         sizes = {"samples": self._samples, "lengths": self._sizes.checksum}
         return {**sizes, "seed": self._seed, "tokens": self._tokens, "window": self._window}
 
-    def __iter__(self) -> Iterator[list[int]]:
-        state, self._resumed = self._resumed or {}, None
-        rank, world_size = self._place
-        self._position = state.get("position", 0)
-        self._window_at = state.get("window_batch", 0), state.get("window_sample", 0)
-        self._running = state.get("ranks", 0) or self._groups(world_size)
-        batches = self._rest(self._plan(self.epoch, self._running))
-        while step := list(islice(batches, world_size)):
-            left = [batch for batch, _ in step]
-            indices = split_batches(left, world_size)[rank] if len(left) < world_size else left[rank]
-            number, self._position, self._window_at = self._position + rank, self._position + len(step), step[-1][1]
-            yield Dealt(indices.tolist(), number)
-        self._position, self._window_at = 0, (0, 0)
-
-    def _rest(self, plan: PackingPlan) -> Iterator[tuple[Indices, tuple[int, int]]]:
-        """Yield the batches from the position on, each with the place of the window of the batch behind it."""
-        position, (number, begin) = self._position, self._window_at
-        for window in plan.windows(begin):
+    def _rest(self) -> Iterator[tuple[Sequence[int], dict[str, Any]]]:
+        place = self._place_of_window
+        number = place["window_batch"]
+        for window in self._plan(self.epoch, self._running).windows(place["window_sample"]):
             end = number + len(window.batches)
-            for each in range(max(number, position), end):
-                place = (number, window.begin) if each + 1 < end else (end, window.end)
-                yield window.batches[each - number], place
-            number = end
+            behind = {"window_batch": end, "window_sample": window.end}
+            for each in range(max(number, self._position), end):
+                yield window.batches[each - number].tolist(), place if each + 1 < end else behind
+            number, place = end, behind
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in the epoch. The epoch is planned for that."""
@@ -189,9 +144,6 @@ class PackedBatchSampler(RankBatchSampler):
             windows = self._plan(self.epoch, ranks).windows()
             self._counted = key, sum([len(window.batches) for window in windows])
         return self._counted[1]
-
-    def _groups(self, world_size: int) -> int:
-        return self._ranks or math.lcm(_FEW_RANKS, world_size)
 
     def _plan(self, epoch: int, ranks: int) -> PackingPlan:
         if self._order is not None:

@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from torch.utils.data import IterableDataset
+from torch.utils.data import Dataset
 
 from dali_proxy._loader.numbered_streams import state_of
 from dali_proxy._loader.packing_plan import PackingPlan, SampleSizes
-from dali_proxy.pipeline.errors import ArgumentValueError
+from dali_proxy._loader.window_sampler import WindowSampler
 
 
-class PackedStream(IterableDataset[Any]):
-    """The batches of an iterable dataset, each with at most a number of tokens: for a loader with `batch_size=None`.
+class PackedStream(WindowSampler):
+    """Batch sampler for one rank that packs an iterable dataset, as `PackedBatchSampler` packs one with indices.
 
-    It reads samples ahead until they fill `window` batches, and packs them as `PackedBatchSampler` does. Only then does
-    it pass each sample to `transform`, which calls the proxy. Each worker packs its own part of the stream.
+    It reads samples ahead until they fill `window` batches, and plans these for all ranks: every rank reads the whole
+    stream, which must be the same on all of them, so the dataset mustn't divide it by rank or worker. This process
+    reads it, and sends the samples to the workers. So let the stream have what describes a sample, such as its text and
+    the path and size of its image; `transform` reads the file, in a worker.
 
-    The state says where the window begins: a run that resumes reads the window's samples once more. This takes the
-    state of the dataset or its iterator, if it has `state_dict` and `load_state_dict`; otherwise the stream is read
-    again from its beginning. As for all iterable datasets, the numbers of ranks and workers must stay the same.
+    With `dali_proxy.DataLoader`, batches and random numbers are the same for any number of ranks that divides `ranks`,
+    and any number of workers. A run may resume with other numbers: load the `state_dict` of any rank into the loaders
+    of all ranks. The state says where the window begins, and its samples are read once more. This takes the state of
+    the dataset or its iterator, if it has `state_dict` and `load_state_dict`; otherwise the stream is read again from
+    its beginning.
 
     Args:
-        dataset: iterable of samples, such as an `IterableDataset`. The samples have no placeholders yet.
+        dataset: iterable of samples, such as an `IterableDataset`. If it has `set_epoch`, that is called.
         tokens: largest number of tokens of a batch.
         length: function that returns the number of tokens of a sample.
         cost: function that returns a further cost of a sample, or several, or None.
-        transform: function that returns the sample for the batch, given a sample of the dataset.
+        transform: function that returns the sample for the batch, given a sample of the stream. Workers call it, with
+            the proxy.
         window: number of batches that are planned together.
         seed: seed of the order of a window's batches.
+        ranks: the number of batches of a window is a multiple of it; by default, as for `PackedBatchSampler`.
+        rank: number of this rank; by default, that of `distributed.environment` when an epoch begins.
+        world_size: number of ranks, likewise.
 
     Raises:
         ArgumentValueError: a number isn't positive; or, when it is read: a sample has more than `tokens` tokens.
 
+    Attributes:
+        dataset: dataset for the loader: it returns the transformed samples of a batch of this sampler.
+
     Example:
-        >>> sorted(PackedStream("a bbb cc dddd".split(), 5, len, window=2))
+        >>> stream = PackedStream("a bbb cc dddd".split(), 5, len, window=2, ranks=1)
+        >>> sorted([stream.dataset[each] for each in batch] for batch in stream)
         [['a', 'dddd'], ['bbb', 'cc']]
+        >>> loader = DataLoader(server, stream.dataset, batch_sampler=stream, num_workers=4)  # doctest: +SKIP
     """
+
+    _beginning: ClassVar[Mapping[str, Any]] = {"window_batch": 0, "window_sample": 0, "stream": None, "iterator": None}
 
     def __init__(
         self,
@@ -51,63 +67,100 @@ class PackedStream(IterableDataset[Any]):
         transform: Callable[[Any], Any] | None = None,
         window: int = 32,
         seed: int = 0,
+        ranks: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
     ) -> None:
-        for name, number in (("tokens", tokens), ("window", window)):
-            if number < 1:
-                raise ArgumentValueError(f"{name} must be 1 or more, not {number}")
-        self._dataset, self._tokens, self._window, self._seed = dataset, tokens, window, seed
-        self._length, self._cost, self._transform = length, cost, transform
-        self._resumed: Mapping[str, Any] | None = None
-        self._state: dict[str, Any] = {}
+        super().__init__(ranks, rank, world_size, tokens=tokens, window=window)
+        self._stream, self._tokens, self._window, self._seed = dataset, tokens, window, seed
+        self._length, self._cost = length, cost
+        self.dataset = StreamSamples(transform)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position: the beginning of the window, and the number of its batches that were read."""
-        return dict(self._state if self._resumed is None else self._resumed)
+    @property
+    def _identity(self) -> dict[str, int]:
+        return {"seed": self._seed, "tokens": self._tokens, "window": self._window}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume the next iterator at a position."""
-        self._resumed = dict(state)
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        state, self._resumed = self._resumed or {}, None
-        number, read, done = (state.get(name, 0) for name in ("window", "samples", "done"))
-        samples = self._samples(state.get("dataset"), state.get("iterator"), read)
+    def _rest(self) -> Iterator[tuple[Sequence[int], dict[str, Any]]]:
+        position, place = self._position, self._place_of_window
+        samples = self._samples(place)
+        number = place["window_batch"]
+        held: list[tuple[StreamSample, int]] = []
+        begin = place["window_sample"]
         while True:
-            self._state = {"window": number, "samples": read, "done": done}
-            self._state |= {"dataset": state_of(self._dataset), "iterator": state_of(samples)}
-            held = self._read(samples)
+            self._read(samples, held, begin, 1.0)
             if not held:
                 return
-            for batch in self._packed(held, number)[done:]:
-                self._state["done"] += 1
-                yield [each if self._transform is None else self._transform(each) for each in batch]
-            number, read, done = number + 1, read + len(held), 0
+            batches = self._packed(held, number)
+            begin, held = begin + len(held), []
+            states = {"stream": copy.deepcopy(state_of(self._stream)), "iterator": copy.deepcopy(state_of(samples))}
+            end = number + len(batches)
+            behind = {"window_batch": end, "window_sample": begin, **states}
+            for each in range(max(number, position), end):
+                # The next window is read in parts, so that no batch waits for all of it.
+                self._read(samples, held, begin, (each + 1 - number) / len(batches))
+                yield batches[each - number], place if each + 1 < end else behind
+            number, place = end, behind
 
-    def _samples(self, dataset: Any, iterator: Any, read: int) -> Iterator[Any]:
-        if dataset is not None:
-            self._dataset.load_state_dict(dataset)
-        samples: Any = iter(self._dataset)
-        if iterator is not None:
-            samples.load_state_dict(iterator)
-        elif dataset is None:
-            samples = islice(samples, read, None) if read else samples
+    def _samples(self, place: dict[str, Any]) -> Iterator[Any]:
+        """Return an iterator over the stream, at the place of a window."""
+        if callable(set_epoch := getattr(self._stream, "set_epoch", None)):
+            set_epoch(self.epoch)
+        if place["stream"] is not None:
+            self._stream.load_state_dict(copy.deepcopy(place["stream"]))
+        samples: Any = iter(self._stream)
+        if place["iterator"] is not None:
+            samples.load_state_dict(copy.deepcopy(place["iterator"]))
+        elif place["stream"] is None:
+            samples = islice(samples, place["window_sample"], None) if place["window_sample"] else samples
         found: Iterator[Any] = samples
         return found
 
-    def _read(self, samples: Iterator[Any]) -> list[tuple[Any, int]]:
-        """Return the next samples, which fill a window, with their lengths."""
-        held: list[tuple[Any, int]] = []
-        room = self._window * self._tokens * _FULL
+    def _read(self, samples: Iterator[Any], held: list[tuple[StreamSample, int]], begin: int, share: float) -> None:
+        """Read samples until they fill a share of a window. The first one has the position `begin` in the stream."""
+        room = share * self._window * self._tokens * _FULL - sum(length for _, length in held)
         while room > 0 and (sample := next(samples, _END)) is not _END:
-            held.append((sample, int(self._length(sample))))
+            held.append((StreamSample(begin + len(held), sample), int(self._length(sample))))
             room -= held[-1][1]
-        return held
 
-    def _packed(self, held: list[tuple[Any, int]], number: int) -> list[list[Any]]:
-        costs = None if self._cost is None else [self._cost(sample) for sample, _ in held]
+    def _packed(self, held: list[tuple[StreamSample, int]], number: int) -> list[list[int]]:
+        costs = None if self._cost is None else [self._cost(each.sample) for each, _ in held]
         sizes = SampleSizes([length for _, length in held], costs)
-        plan = PackingPlan(np.arange(len(held)), sizes, self._tokens, self._window, 1, (self._seed, number))
+        key = self._seed, number
+        plan = PackingPlan(np.arange(len(held)), sizes, self._tokens, self._window, self._running, key)
         return [[held[each][0] for each in batch.tolist()] for batch in plan.rest().batches]
+
+
+class StreamSample(int):
+    """The position of a sample in a stream, with the sample.
+
+    Attributes:
+        sample: the sample.
+    """
+
+    sample: Any
+
+    def __new__(cls, position: int, sample: Any) -> StreamSample:
+        """Return a position with a sample."""
+        self = super().__new__(cls, position)
+        self.sample = sample
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamSample, (int(self), self.sample)
+
+
+class StreamSamples(Dataset[Any]):
+    """Dataset whose indices have the samples of a stream.
+
+    Args:
+        transform: function that returns the sample for the batch, or None.
+    """
+
+    def __init__(self, transform: Callable[[Any], Any] | None) -> None:
+        self._transform = transform
+
+    def __getitem__(self, index: StreamSample) -> Any:
+        return index.sample if self._transform is None else self._transform(index.sample)
 
 
 _END = object()

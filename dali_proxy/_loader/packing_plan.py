@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 Indices = npt.NDArray[np.int64]
+
+_Batch = TypeVar("_Batch", Indices, Sequence[int])
 
 _SLACKS = (0.004, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)  # shares of a window that are left empty, in turn
 _GROUPS = 1  # stream of the random numbers that order the groups of a window
@@ -211,14 +213,14 @@ class PackingPlan:
         return Window(begin, begin + len(homes), tuple([batches[each] for each in groups.ravel().tolist()]))
 
 
-def split_batches(batches: Sequence[Indices], count: int) -> list[Indices]:
+def split_batches(batches: Sequence[_Batch], count: int) -> list[_Batch]:
     """Return at least `count` batches: halve the longest ones. If all have one sample, repeat the first batches.
 
     Example:
         >>> [batch.tolist() for batch in split_batches([np.array([4, 5, 6]), np.array([7])], 3)]
         [[4, 6], [7], [5]]
     """
-    result = list(batches)
+    result: list[Any] = list(batches)
     while len(result) < count:
         longest = max(range(len(result)), key=lambda each: len(result[each]))
         batch = result[longest]

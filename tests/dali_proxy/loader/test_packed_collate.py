@@ -1,4 +1,4 @@
-"""`PackedCollate`, `PatchGrid` and `PackedStream`: packed batches of texts, images and videos, through a server."""
+"""`PackedCollate` and `PatchGrid`: packed batches of texts, images and videos, through a server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 
-from dali_proxy import DALIServer, DataLoader, PackedBatchSampler, PackedCollate, PackedStream, PatchGrid
+from dali_proxy import DALIServer, DataLoader, PackedBatchSampler, PackedCollate, PatchGrid
 from dali_proxy._loader.packed_collate import vision_positions
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
@@ -215,62 +215,3 @@ def test_grid_describes_what_the_operators_make(server: DALIServer) -> None:
     assert several.tolist() == [list(GRID.thw(shape[1], shape[2], shape[0])) for shape in shapes]
     with pytest.raises(ArgumentValueError, match="at most 200"):
         GRID.thw(1, 300)
-
-
-class Stream(IterableDataset[Any]):
-    """Texts of drawn lengths, as a stream that knows its position, or not."""
-
-    def __init__(self, count: int) -> None:
-        self.lengths = np.random.default_rng(1).integers(5, 60, count).tolist()
-        self.position = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        first, self.position = self.position, 0
-        for index in range(first, len(self.lengths)):
-            self.position = index + 1
-            yield {"input_ids": [index] * self.lengths[index]}
-
-
-class StatefulStream(Stream):
-    def state_dict(self) -> dict[str, int]:
-        return {"position": self.position}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.position = state["position"]
-
-
-def frames_of(sample: dict[str, Any]) -> np.ndarray:
-    height = 8 + sample["input_ids"][0] % 9
-    return np.full((1, height, height, 3), sample["input_ids"][0], np.uint8)
-
-
-@pytest.mark.parametrize("kind", [Stream, StatefulStream])
-def test_stream_resumes_inside_a_window(server: DALIServer, kind: type[Stream]) -> None:
-    proxy = server.proxy
-
-    def submitted(sample: dict[str, Any]) -> dict[str, Any]:
-        return {**sample, "patches": [proxy(frames_of(sample))]}
-
-    def loader() -> DataLoader:
-        stream = PackedStream(kind(200), 512, lambda sample: len(sample["input_ids"]), transform=submitted, window=4)
-        return DataLoader(server, stream, batch_size=None, collate_fn=PackedCollate(), num_workers=1)
-
-    expected = list(loader())
-    lengths = [len(batch["input_ids"]) for batch in expected]
-    assert max(lengths) <= 512
-    assert np.mean(lengths[:-2]) > 0.95 * 512
-    seen = sorted({int(token) for batch in expected for token in batch["input_ids"]})
-    assert seen == list(range(200))
-    for steps in (1, 4, 6):
-        stopped = loader()
-        for _ in zip(range(steps), stopped, strict=False):
-            pass
-        resumed = loader()
-        resumed.load_state_dict(stopped.state_dict())
-        rest = list(resumed)
-        assert [batch["input_ids"].tolist() for batch in rest] == [
-            batch["input_ids"].tolist() for batch in expected[steps:]
-        ]
-        assert all(
-            torch.equal(ours["patches"], theirs["patches"]) for ours, theirs in zip(rest, expected[steps:], strict=True)
-        )

@@ -261,8 +261,8 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
     """Draw the predictions by loader nodes and by GPUs."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(14, 4.8), layout="constrained")
-    *by_nodes, by_gpus = figure.subplots(1, 3)
+    figure = Figure(figsize=(8.4, 7.2), layout="constrained")
+    *by_nodes, by_gpus = figure.subplot_mosaic([["uint8", "float32"], ["gpus", "gpus"]]).values()
     small = replace(costs, result=costs.result / 4)
     for axes, each, name in ((by_nodes[0], small, "uint8"), (by_nodes[1], costs, "float32")):
         for color, gpus in zip(COLORS, (1, 8, 64, 256, 1024), strict=False):
@@ -292,7 +292,7 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
     by_gpus.set_xlabel("GPUs")
     by_gpus.set_ylabel("images/s of each GPU")
     by_gpus.set_ylim(bottom=0)
-    by_gpus.legend(fontsize=8, loc="lower left")
+    by_gpus.legend(fontsize=9, loc="lower left", ncols=2)
     by_nodes[0].set_ylabel("images/s of all GPUs")
     for axes in by_nodes:
         axes.set_yscale("log")
@@ -309,8 +309,12 @@ def plot_check(document: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     checks = predict_check(document)
-    figure = Figure(figsize=(3.2 * len(checks), 3.4), layout="constrained")
-    for axes, (name, points) in zip(figure.subplots(1, len(checks)), checks.items(), strict=True):
+    lines = -(-len(checks) // 3)
+    figure = Figure(figsize=(8.4, 2.8 * lines), layout="constrained")
+    grid = figure.subplots(lines, 3, squeeze=False).flatten()
+    for empty in grid[len(checks) :]:
+        empty.remove()
+    for axes, (name, points) in zip(grid, checks.items(), strict=False):
         counts = [count for count, *_ in points]
         axes.plot(counts, [predicted for _, predicted, _ in points], "-", color=COLORS[0], label="predicted")
         axes.plot(counts, [measured for *_, measured in points], "o", color=COLORS[1], label="measured")

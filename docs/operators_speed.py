@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,9 @@ def _source(document: dict[str, Any]) -> str:
     what = machine["gpus"][0] if "cuda" in document["command"] else machine["processor"]
     loads = [one["load"] for one in document["operators"] if "load" in one]
     busy = f", {len(loads)} cases at a load average of {min(loads):g} to {max(loads):g}" if loads else ""
-    return f"- {document['date']}, {what}, {machine['cores']} cores{busy}: `{document['command']}`."
+    command = re.sub(r" --only \S+| \(commit \w+\)", "", document["command"])
+    command = "; ".join(dict.fromkeys(command.split("; ")))
+    return f"- {document['date']}, {what}, {machine['cores']} cores{busy}: `{command}`."
 
 
 def main() -> None:

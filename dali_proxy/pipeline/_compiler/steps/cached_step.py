@@ -17,7 +17,7 @@ from dali_proxy.pipeline._cache.value_cache import ValueCache, contiguous
 from dali_proxy.pipeline._compiler.plan import PartStep
 from dali_proxy.pipeline._compiler.steps.step import Step
 from dali_proxy.pipeline._concurrency.cost import charged, spent
-from dali_proxy.pipeline._graph.graph import Edge, GraphNode
+from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples
 from dali_proxy.pipeline._operator_api.outputs import Outputs
@@ -45,13 +45,9 @@ class CachedStep(Step):
         self.members, self._cache, self._key = tuple(steps), cache, planned.key
         self._sources, self._results = planned.sources, planned.results
         self._for_gpu, self._buffers = reading_gpu is not None, BufferPool(pin_for=reading_gpu)
-        self._units = tuple([unit for step in steps for unit in step.units])
+        self.units = tuple([unit for step in steps for unit in step.units])
         #: Processor time in nanoseconds, and number of samples, of what was computed so far.
         self._computed = np.zeros(2)
-
-    @property
-    def units(self) -> Sequence[tuple[GraphNode, ...]]:
-        return self._units
 
     def leaves(self) -> Iterator[Step]:
         for step in self.members:

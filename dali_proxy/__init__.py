@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dali_proxy._loader.windowed_order import ShuffleRadius, WindowedOrder
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.counters import OperatorTimes
-    from dali_proxy._server.serve import serve
+    from dali_proxy._server.serve import attach, serve
     from dali_proxy._server.server import DALIServer
     from dali_proxy._server.telemetry import ServerStats
     from dali_proxy._torch_functions import TorchPythonFunction, torch_python_function
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dali_proxy.errors import (
         BatchError,
         BatchSizeError,
+        NameTakenError,
         PlaceholderError,
         ProxyCallError,
         ProxyError,
@@ -60,6 +61,7 @@ __all__ = [
     "LastBatchPolicy",
     "MixUp",
     "Mixture",
+    "NameTakenError",
     "OperatorTimes",
     "PackedBatchSampler",
     "PackedCollate",
@@ -82,6 +84,7 @@ __all__ = [
     "TorchPythonFunction",
     "WindowedOrder",
     "WorkerDiedError",
+    "attach",
     "dynamic",
     "feed_ndarray",
     "fn",
@@ -117,14 +120,14 @@ _NAMES = {
     "_loader.windowed_order": "ShuffleRadius WindowedOrder",
     "_nvidia.install": "install_as_nvidia_dali",
     "_server.counters": "OperatorTimes",
-    "_server.serve": "serve",
+    "_server.serve": "attach serve",
     "_server.server": "DALIServer",
     "_server.telemetry": "ServerStats",
     "_torch_functions": "TorchPythonFunction torch_python_function",
     "_worker.placeholders": "BatchRef SampleRef",
     "_worker.proxy": "Proxy",
-    "errors": "BatchError BatchSizeError PlaceholderError ProxyCallError ProxyError SampleTypeError ServerClosedError "
-    "ServerDiedError StaleReferenceError WorkerDiedError",
+    "errors": "BatchError BatchSizeError NameTakenError PlaceholderError ProxyCallError ProxyError SampleTypeError "
+    "ServerClosedError ServerDiedError StaleReferenceError WorkerDiedError",
     "pipeline": "Pipeline dynamic fn operator_def ops pipeline_def types",
     "pipeline._sheet": "show",
     "pipeline.tensors.interop": "feed_ndarray to_torch_tensor to_torch_type",

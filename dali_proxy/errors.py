@@ -10,6 +10,7 @@ from dali_proxy.pipeline.errors import InputError, PipelineError
 __all__ = [
     "BatchError",
     "BatchSizeError",
+    "NameTakenError",
     "PlaceholderAttributeError",
     "PlaceholderError",
     "ProxyCallError",
@@ -33,6 +34,10 @@ class ServerClosedError(ProxyError):
 
 class ServerDiedError(ProxyError):
     """The server ended while a caller waited for it; the message says how."""
+
+
+class NameTakenError(ProxyError):
+    """A server with this name is running: attach to it, or choose another name."""
 
 
 class WorkerDiedError(ProxyError):

@@ -58,6 +58,8 @@ class Snapshot:
         """Take a snapshot of this process and its environment."""
         paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "") if not _is_passing(path)}
         paths |= {path: f"folder {path}" for path in _own_entries(tempfile.gettempdir(), "dali-proxy-")}
+        if paths.pop(names := os.path.join(tempfile.gettempdir(), f"dali-proxy-uid{os.getuid()}"), None):  # it stays
+            paths |= {path: f"socket {path}" for path in _own_entries(names, "")}
         return cls(_processes(), _threads(), _descriptors() if descriptors else {}, paths)
 
     def leftovers(self, later: Snapshot) -> list[str]:

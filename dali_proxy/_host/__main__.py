@@ -12,24 +12,22 @@ import time
 import traceback
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
 from dali_proxy._common.process_exit import TERMINATED, describe_exit
 from dali_proxy._host.allocator import keep_freed_memory
-from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Serve, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
-from dali_proxy._host.options import Alternative, HostOptions
+from dali_proxy._host.jobs import Jobs
+from dali_proxy._host.starting import make_host, read_bytes, read_start
 from dali_proxy._transport.labels import clip
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.switching import begin_short_turns
-from dali_proxy.pipeline._definition.serializing import deserialize_for_host
 from dali_proxy.pipeline._definition.server_process import declare_server_process
-from dali_proxy.pipeline._ipc.channel import Channel, Received
+from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError
 from dali_proxy.pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
-from dali_proxy.pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
 _GPU_PATIENCE = 2.0  # the same, if only the GPU still works: no client gets the results
@@ -48,25 +46,12 @@ def main() -> int:
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
     start = received.message
+    if isinstance(start, Serve):
+        return _serve_jobs(start, read_bytes(received.fds[0], start.description_nbytes), control)
     _restore_environment(start)
     declare_server_process()
     try:
-        first, *others = _read(received)
-        host = Host(
-            deserialize_for_host(first.pipeline),
-            HostOptions(
-                path=start.path,
-                key=start.key,
-                server=start.server,
-                unclaimed_bytes=start.unclaimed_bytes,
-                arena_bytes_limit=start.arena_bytes_limit,
-                host_stage_only=first.host_stage_only,
-                device_stage=first.device_stage,
-                alternatives=tuple(others),
-                device_id=start.device_id,
-            ),
-            on_lost_gpu=partial(_fail, control),
-        )
+        host = make_host(*read_start(received), partial(_fail, control))
     except Exception as error:  # noqa: BLE001  # the parent raises it
         if not _send(control, StartFailed.from_error(error, traceback.format_exc())):
             _remove_traces(start)
@@ -96,6 +81,26 @@ def main() -> int:
     return status
 
 
+def _serve_jobs(serve: Serve, description: bytes, creator: Channel) -> int:
+    """Run a server with a name. It outlives the process that creates it."""
+    fd = os.dup(creator.fileno())
+    if os.fork():
+        os._exit(0)  # the creator waits for this process, and init for the other one
+    creator = Channel(socket.socket(fileno=fd), CONTROL_CODEC)
+    _restore_environment(serve)
+    declare_server_process()
+    try:
+        jobs = Jobs(serve, description)
+    except Exception as error:  # noqa: BLE001  # the creator raises it
+        _send(creator, StartFailed.from_error(error, traceback.format_exc()))
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: jobs.terminate())
+    _send(creator, Ready(os.getpid()))
+    status = jobs.run(creator)
+    remove_driver_files(os.getpid())
+    return status
+
+
 def _allow_descriptors() -> None:
     """Raise the limit of open descriptors to the maximum: each result in flight holds a few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -103,23 +108,12 @@ def _allow_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _restore_environment(start: Start) -> None:
+def _restore_environment(start: Start | Serve) -> None:
     """Restore the parent's environment, which the user's callables may rely on."""
     if start.directory:
         with suppress(OSError):  # it was removed or can't be entered, so the parent can't open files there, either
             os.chdir(start.directory)
     adopt_import_path(start.sys_path)
-
-
-def _read(received: Received) -> list[Alternative]:
-    """Return the variant of the pipeline to begin with, and the alternatives."""
-    start = received.message
-    ends = list(accumulate(start.nbytes))
-    block = SharedBlock.attach(received.fds[0], ends[-1] or 1)
-    data = block.array[: ends[-1]].tobytes()
-    block.close()
-    parts = [data[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
-    return list(map(Alternative, parts[::2], start.host_stage_only, parts[1::2]))
 
 
 def _send(control: Channel, message: object) -> bool:

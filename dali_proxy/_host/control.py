@@ -1,13 +1,18 @@
-"""Messages between the parent and its host process, over a socket that the child inherits."""
+"""Messages between a process with a pipeline and the process that runs it.
+
+They go over a socket that the child inherits; in a server with a name, over its socket, one connection for each job.
+"""
 
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import Annotated
 
 from dali_proxy._transport.labels import clip, clip_start
+from dali_proxy._transport.protocol import VERSION
 from dali_proxy.errors import ProxyError
-from dali_proxy.pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
+from dali_proxy.pipeline._ipc.messages import MANY, U16, U32, U64, Codec, Message, Meta
 from dali_proxy.pipeline._secrets import redacted
 from dali_proxy.pipeline.errors import PipelineError
 
@@ -18,8 +23,59 @@ Path = Annotated[str, Meta(max_length=1 << 14)]
 Pickled = Annotated[bytes, Meta(max_length=_LONGEST_PICKLE)]
 
 
+#: Key of the sockets of servers with names. It isn't a secret: the socket's folder and the kernel's report of the
+#: peer's user protect it.
+ATTACH_KEY = b"attach"
+
+
+#: Functions are exchanged as bytecode, which other versions of Python can't run.
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Serve(Message, frozen=True):
+    """Parent to a new process: become a server with a name. Shared memory contains the description.
+
+    Attributes:
+        path: path of the socket for jobs.
+        linger: seconds to wait for another job after the last one has ended.
+        creator: ID of the process that creates the server.
+        directory, sys_path: see `Start`.
+        description_nbytes: size of the description, which `Greeting` passes on to jobs.
+    """
+
+    path: Path
+    linger: float
+    creator: U32
+    directory: Path
+    sys_path: Annotated[tuple[Path, ...], MANY]
+    description_nbytes: U64
+
+
+class Greeting(Message, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """The first message of a job, and the server's answer, with the description in shared memory.
+
+    Other releases must be able to read the version. So its position never changes, and new fields come last.
+
+    Attributes:
+        version: `VERSION` of the sender.
+        directory, sys_path: working directory and `sys.path` of the server.
+        devices: its `CUDA_VISIBLE_DEVICES`; empty if it isn't set.
+        python: version of Python of the sender.
+        modules: files that the server has imported; see `imported_files`.
+        description_nbytes: size of the description.
+    """
+
+    version: U16 = VERSION
+    directory: Path = ""
+    sys_path: Annotated[tuple[Path, ...], MANY] = ()
+    devices: Path = ""
+    description_nbytes: U64 = 0
+    python: Path = PYTHON
+    modules: Annotated[tuple[tuple[Path, U64, U64], ...], MANY] = ()
+
+
 class Start(Message, frozen=True):
-    """Parent to host: the first message.
+    """Parent or job to host: the pipeline to run.
 
     Shared memory contains the pipeline and `HostOptions.device_stage`, then the same of each alternative.
 
@@ -29,6 +85,7 @@ class Start(Message, frozen=True):
         sys_path: the parent's `sys.path`.
         path: see `HostOptions`, also for the attributes below.
         host_stage_only: the attribute of `HostOptions`, then that of each alternative.
+        shares: whether jobs with equal pipelines may use one host: data doesn't depend on the order of batches.
     """
 
     nbytes: Annotated[tuple[U64, ...], MANY]
@@ -41,6 +98,7 @@ class Start(Message, frozen=True):
     arena_bytes_limit: U64
     host_stage_only: Annotated[tuple[bool, ...], MANY]
     device_id: U32 | None = None
+    shares: bool = False
 
 
 class Ready(Message, frozen=True):
@@ -93,4 +151,4 @@ class Stop(Message, frozen=True):
     """Parent to host: shut down in an orderly way."""
 
 
-CONTROL_CODEC = Codec({1: Start, 2: Ready, 3: StartFailed, 4: Stop, 5: Failed})
+CONTROL_CODEC = Codec({1: Start, 2: Ready, 3: StartFailed, 4: Stop, 5: Failed, 6: Serve, 7: Greeting})

@@ -102,13 +102,6 @@ class Dispatcher:
                 if task.consumer is consumer and session in (None, task.message.session):
                     task.consumer = None  # its results belong to a closed session, so the host drops them
 
-    def close(self) -> None:
-        """Drop all tasks."""
-        for tasks in (*self._queues.values(), *(worker.tasks.values() for worker in self._workers)):
-            for task in tasks:
-                task.close()
-        self._queues, self._workers = {}, []
-
     def _fail(self, task: ReadTask, reason: str) -> None:
         if task.consumer is not None:
             task.consumer.send(BatchRead(number=task.message.number, error=reason))

@@ -11,6 +11,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from dali_proxy._host.clients import Consumer, DatasetWorker, Monitor, Pool, Worker
@@ -60,8 +61,22 @@ _ORPHANED = 1.0  # seconds until this process knows that its parent has ended
 _WITH_FDS = (AttachSegment, BatchRead, ReadBatch)  # their handlers own the descriptors
 
 
+class _Door:
+    """The address where the processes of one job connect, and their dataset workers.
+
+    Args:
+        path: path of the socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.dispatcher = Dispatcher()
+
+
 class Host:
     """Serves one pipeline to any number of processes.
+
+    The jobs of a server with a name may share a host; see `admit`.
 
     Args:
         pipeline: pipeline to run; the host builds it, and `close` closes it.
@@ -95,18 +110,15 @@ class Host:
         self._pinner: Pinner | None = None
         self._client_numbers = itertools.count(1)
         self._clients: dict[Channel, Worker | Consumer | Monitor | None] = {}
-        dispatcher = self._dispatcher = Dispatcher()
+        self._doors: dict[Channel, _Door] = {}
         self.server = ChannelServer(
-            options.path,
-            options.key,
             CODEC,
-            on_open=self._open,
             on_message=self._receive,
             on_close=self._close_client,
             farewell=lambda error: Goodbye(clip(f"it ended this connection: {error}")),
         )
         try:
-            self.server.listen(monitor_path(options.path), MONITOR_KEY, self._open_monitor)
+            self.admit(options.path, options.key)
         except BaseException:
             self.server.close()
             raise
@@ -137,13 +149,15 @@ class Host:
                 OpenSession: runner.open_session,
                 Advance: runner.advance,
                 CloseSession: self._close_session,
-                ReadBatch: dispatcher.read,
+                ReadBatch: lambda client, *message: self._doors[client.channel].dispatcher.read(client, *message),
                 Place: self._place,
                 StatsRequest: reports.answer,
                 LoopReport: reports.note_loops,
             },
             Monitor: {Hello: self._welcome_monitor, StatsRequest: reports.answer},
-            DatasetWorker: {BatchRead: dispatcher.finish},
+            DatasetWorker: {
+                BatchRead: lambda client, *message: self._doors[client.channel].dispatcher.finish(client, *message)
+            },
             Pool: {},
         }
 
@@ -155,6 +169,28 @@ class Host:
     def stop(self, reason: str = "it was stopped") -> None:
         """Make `run` return soon, after all clients were notified. Any thread may call this."""
         self.server.call_soon(partial(self._say_goodbye, reason))
+
+    def admit(self, path: str, key: bytes) -> None:
+        """Let the processes of another job connect. Call this on the host's thread, or before `run`.
+
+        Args:
+            path: path of their socket; its folder exists.
+            key: secret that they know.
+
+        Raises:
+            IPCError: the socket can't be created.
+        """
+        self.server.listen(path, key, partial(self._open, _Door(path)))
+        self.server.listen(monitor_path(path), MONITOR_KEY, self._open_monitor)
+
+    def dismiss(self, path: str, reason: str) -> None:
+        """End the connections of a job's processes; see `admit`. Other jobs continue."""
+        for each in (path, monitor_path(path)):
+            self.server.stop_listening(each)
+        for channel in [channel for channel, door in self._doors.items() if door.path == path]:
+            with suppress(IPCError):
+                channel.post(Goodbye(reason))
+            self.server.end(channel)
 
     def is_gpu_busy(self) -> bool:
         """Return whether the GPU has work of batches left."""
@@ -170,7 +206,6 @@ class Host:
         for variant in self._variants.values():
             variant.close()
         self._runner.close()
-        self._dispatcher.close()
         self._publisher.close()
 
     def _say_goodbye(self, reason: str) -> None:
@@ -253,8 +288,9 @@ class Host:
 
     # Connections ------------------------------------------------------------------------------------------------
 
-    def _open(self, channel: Channel) -> None:
+    def _open(self, door: _Door, channel: Channel) -> None:
         self._clients[channel] = None  # its first message is `Hello`, with its role
+        self._doors[channel] = door
         if _has_few_descriptors():
             self._publisher.trim()  # each idle slot has a descriptor
 
@@ -304,7 +340,7 @@ class Host:
         channel.post(Welcome(client=number, server=self._options.server, control_nbytes=nbytes), fds)
         client = self._clients[channel]
         if isinstance(client, DatasetWorker):
-            self._dispatcher.add(client)
+            self._doors[channel].dispatcher.add(client)
 
     def _welcome_monitor(self, monitor: Monitor, hello: Hello) -> None:
         self._check_version(monitor.channel, hello)
@@ -318,20 +354,24 @@ class Host:
             raise
 
     def _close_client(self, channel: Channel, error: Exception | None) -> None:
-        client = self._clients.pop(channel)
-        if isinstance(client, Worker):
+        client, door = self._clients.pop(channel), self._doors.pop(channel, None)
+        if isinstance(client, Monitor) and door is not None:
+            self._leave(client, door.dispatcher)
+        elif isinstance(client, Worker):
             client.disconnect()
             self._runner.forget_worker(client, error)
-        elif isinstance(client, Consumer):
-            self._dispatcher.drop(client)
+
+    def _leave(self, client: Monitor, dispatcher: Dispatcher) -> None:
+        if isinstance(client, Consumer):
+            dispatcher.drop(client)
             self._runner.forget_consumer(client)
             self._reports.forget(client)
             client.account.close()
         elif isinstance(client, DatasetWorker):
-            self._dispatcher.remove(client)
+            dispatcher.remove(client)
         elif isinstance(client, Pool):
             # If its owner has ended, that is the error of all waiting loops, and this host ends, too.
-            end = partial(self._dispatcher.end, "the process that starts the dataset workers has ended, see its output")
+            end = partial(dispatcher.end, "the process that starts the dataset workers has ended, see its output")
             self.server.call_later(_ORPHANED, end)
 
     # Messages ---------------------------------------------------------------------------------------------------
@@ -343,7 +383,7 @@ class Host:
         worker.arena.attach(message.segment, fds[0], message.nbytes)
 
     def _close_session(self, consumer: Consumer, message: CloseSession) -> None:
-        self._dispatcher.drop(consumer, message.session)
+        self._doors[consumer.channel].dispatcher.drop(consumer, message.session)
         self._runner.close_session(consumer, message)
 
     def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:

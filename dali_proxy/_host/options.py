@@ -34,7 +34,9 @@ class HostOptions:
         device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
         alternatives: other variants of the pipeline; the host builds one when a consumer chooses it.
         device_id: GPU that the results of alternatives may lie on, or None.
-        hides_gpus: whether the host's process sees no GPU. A host on a thread ignores it.
+        hides_gpus: whether the host's process sees no GPU. A host on a thread ignores it, and so does a server with a
+            name, because other jobs may need the GPU.
+        shares: whether jobs of a server with a name may use one host if their pipelines are equal.
     """
 
     path: str
@@ -47,3 +49,4 @@ class HostOptions:
     alternatives: tuple[Alternative, ...] = ()
     device_id: int | None = None
     hides_gpus: bool = False
+    shares: bool = False

@@ -9,17 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from dali_proxy._common.process_exit import describe_exit
-from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.options import HostOptions
+from dali_proxy._host.starting import start_message
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.errors import ProxyError, ServerDiedError
 from dali_proxy.pipeline._concurrency.forking import no_forks
 from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError
-from dali_proxy.pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
-from dali_proxy.pipeline._ipc.memory import SharedBlock
+from dali_proxy.pipeline._ipc.interpreter import child_environment, interpreter_path
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 from dali_proxy.pipeline._ranks import current_ranks
 
@@ -61,9 +61,8 @@ class ProcessHost:
     local: LocalExchange | None = None
 
     def __init__(self, pipeline: bytes, options: HostOptions, start_timeout: float = 120.0) -> None:
-        # A worker that another thread forks meanwhile would inherit a pipe that Popen waits for, and keep it open.
-        with deferred_signals, no_forks:
-            self._process = self._open(options)
+        with deferred_signals:
+            self._process, self._control = open_process(os.path.dirname(options.path), options.hides_gpus)
         self.pid = self._process.pid
         self._failure = ""
         try:
@@ -101,7 +100,7 @@ class ProcessHost:
             begin = time.monotonic()
             self._control.send(Stop(), timeout=_LOOK)
             while not self._ends_within(_LOOK) and time.monotonic() - begin < _STOP_PATIENCE:
-                if _is_stopped(self.pid) or self._reason():
+                if is_stopped(self.pid) or self._reason():
                     break
         except IPCError:
             pass  # it has ended already
@@ -115,56 +114,15 @@ class ProcessHost:
             return False
         return True
 
-    def _open(self, options: HostOptions) -> subprocess.Popen[bytes]:
-        environment = {**child_environment(), **current_ranks().variable}
-        if options.hides_gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ""
-        self._control, theirs = Channel.pair(CONTROL_CODEC)
-        try:
-            with theirs:
-                return subprocess.Popen(
-                    [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(),),
-                    env=environment,
-                    cwd=os.path.dirname(options.path),  # an empty directory: nothing there shadows a module
-                    start_new_session=True,
-                )
-        except BaseException as error:
-            self._control.close()
-            if isinstance(error, BlockingIOError):
-                reason = "the limit of processes is reached (ulimit -u, or pids.max of the container)"
-                raise BlockingIOError(error.errno, f"the server can't be started: {reason}") from error
-            raise
-
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
-        parts = [pipeline, options.device_stage]
-        for each in options.alternatives:
-            parts += [each.pipeline, each.device_stage]
-        data = b"".join(parts)
-        block = SharedBlock.create(max(len(data), 1))
         try:
-            block.array[: len(data)] = memoryview(data)
-            message = Start(
-                nbytes=tuple(map(len, parts)),
-                directory=working_directory(),
-                sys_path=import_path(),
-                path=options.path,
-                key=options.key,
-                server=options.server,
-                unclaimed_bytes=options.unclaimed_bytes,
-                arena_bytes_limit=options.arena_bytes_limit,
-                host_stage_only=(options.host_stage_only, *(each.host_stage_only for each in options.alternatives)),
-                device_id=options.device_id,
-            )
-            self._control.send(message, (block.fd,), timeout=timeout)
+            with start_message(pipeline, options) as (message, fds):
+                self._control.send(message, fds, timeout=timeout)
             prepare_for_forks()
             answer = self._control.receive(timeout).message
         except ChannelClosedError as error:
             reason = self.describe_exit() or str(error)
             raise ServerDiedError(f"the server didn't start: {reason}; see its output above") from error
-        finally:
-            block.close()
         if isinstance(answer, StartFailed):
             raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
         if not isinstance(answer, Ready):
@@ -186,7 +144,39 @@ class ProcessHost:
         remove_driver_files(self.pid)
 
 
-def _is_stopped(pid: int) -> bool:
+def open_process(folder: str, hides_gpus: bool = False) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Return a new process that waits for its first message, and the channel to it.
+
+    Args:
+        folder: an empty folder, as the working directory of the start: nothing there shadows a module.
+        hides_gpus: whether the process sees no GPU.
+    """
+    environment = {**child_environment(), **current_ranks().variable}
+    if hides_gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    with no_forks:  # a worker that another thread forks meanwhile would inherit a pipe that Popen waits for
+        control, theirs = Channel.pair(CONTROL_CODEC)
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    env=environment,
+                    cwd=folder,
+                    start_new_session=True,
+                )
+                return process, control
+        except BaseException as error:
+            control.close()
+            if isinstance(error, BlockingIOError):
+                reason = "the limit of processes is reached (ulimit -u, or pids.max of the container)"
+                raise BlockingIOError(error.errno, f"the server can't be started: {reason}") from error
+            raise
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal (SIGSTOP) has stopped a process."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # there is no /proc, or no such process

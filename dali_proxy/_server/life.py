@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dali_proxy._common.folders import remove_folder
+from dali_proxy._common.folders import is_refused, remove_folder
 from dali_proxy._common.signals import blocked_signal
-from dali_proxy._host import ProcessHost, ThreadHost
+from dali_proxy._host import AttachedHost, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._worker.worker import close_worker_client
-from dali_proxy.errors import ProxyError
-from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._consumer.consumer import ConsumerClient
+
+_ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 
 
 @dataclass
@@ -30,7 +34,7 @@ class Life:
 
     endpoint: Endpoint
     owner: int  # process that may start and stop the server; 0 for a pickled handle
-    host: ProcessHost | ThreadHost | ServerPool | None = None
+    host: AttachedHost | ProcessHost | ThreadHost | ServerPool | None = None
     dataset_workers: PoolProcess | None = None
     failure: str = ""  # error of the last start, if it failed
     last_end: ProxyError | None = None  # how the last connection ended; a process that isn't the owner knows only this
@@ -50,6 +54,36 @@ class Life:
         except ProxyError as error:
             self.last_end = error.with_traceback(None)
         consumer.close()
+
+    def await_end(self) -> None:
+        """Wait until a server of this process that is ending has ended: it closes its sockets first."""
+        deadline, host = time.monotonic() + _ENDING, self.host if os.getpid() == self.owner else None
+        while host is not None and host.alive and is_refused(self.endpoint.path):
+            if time.monotonic() > deadline:
+                self.failure = "its process was alive, but no longer listened"
+                self.stop("it no longer listens", restarts=True)
+                return
+            let_through(time.sleep, 0.01)
+
+    def end_error(self, restarts: bool) -> ProxyError:
+        """Return the error to raise because the server isn't running.
+
+        Args:
+            restarts: whether loops start a server again that died.
+        """
+        owned, host = os.getpid() == self.owner, self.host
+        if owned and host is not None:
+            how = host.describe_exit(0.5) or (
+                f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
+                f"temporary folder; start() starts it again"
+            )
+            hint = "" if restarts else '; with restart="on-failure", loops continue with a new one'
+            return ServerDiedError(f"the server is gone: {how}{hint}")
+        if self.last_end is not None and not owned:
+            return copy.copy(self.last_end)
+        if self.failure:
+            return ServerDiedError(f"the server is gone, and couldn't be started again: {self.failure}")
+        return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
 
     def stop(self, reason: str, *, restarts: bool = False) -> None:
         """Disconnect this process, and stop the server if this process owns it.

@@ -166,7 +166,7 @@ class Placing:
             "hides_gpus": first.device_stage is not None
             and not others
             and self._wanted != "auto"
-            and not _calls_the_user(first.server._internals.graph),
+            and not calls_the_user(first.server._internals.graph),
         }
 
     def begin_trial(self, choose: Callable[[int, bool], None], refused: Callable[[int], str]) -> None:
@@ -274,7 +274,8 @@ def depends_on_order(pipeline: Pipeline) -> bool:
     )
 
 
-def _calls_the_user(graph: Graph) -> bool:
+def calls_the_user(graph: Graph) -> bool:
+    """Return whether a graph calls the user's functions, or sources of its own."""
     return any(runs_user_code(node) for node in graph.nodes if node.name not in graph.fed_inputs)
 
 

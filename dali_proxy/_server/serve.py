@@ -1,12 +1,17 @@
-"""`serve`: a running server for a function."""
+"""`serve` and `attach`: running servers."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from dali_proxy._common.named_sockets import check_name
+from dali_proxy._host.attached import read_description
+from dali_proxy._server.naming import undescribed
 from dali_proxy._server.server import DALIServer
+from dali_proxy.pipeline import Pipeline
 
 
 def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
@@ -27,6 +32,44 @@ def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
         ...     dataset = ImageDataset(folder, transform=server.proxy)
     """
     server = DALIServer(function, **arguments)
+    server.start()
+    return server
+
+
+def attach(name: str, pipeline: Pipeline | Callable[..., Any] | None = None, **arguments: Any) -> DALIServer:
+    """Use the server process with a name, which another job of this user on this machine has started.
+
+    Use the result like that of `serve`. This job has its own order, seed, batch size, speed and failures: its batches
+    are those that its own server would return. If its process ends, the other jobs continue, and the server ends after
+    the last job (or `linger` seconds later). What ends the server's process, such as a crash in a compiled library,
+    ends it for all jobs.
+
+    Args:
+        name: the name that another process has passed to `DALIServer` or `serve`.
+        pipeline: pipeline or function of `pipeline.dynamic` for this job; by default, that of the server.
+        **arguments: arguments of `DALIServer`. Without a pipeline, also those of `Pipeline` that replace the server's,
+            such as `seed` and `batch_size`.
+
+    Raises:
+        ServerClosedError: no server with this name runs.
+        ProxyError: the server belongs to another release of dali-proxy or another version of Python.
+        ArgumentMismatchError: the pipeline opens files or calls functions, and the server's process has another working
+            directory or `sys.path`.
+
+    Example:
+        >>> with attach("imagenet", seed=8, batch_size=32) as server:  # doctest: +SKIP
+        ...     dataset = ImageDataset(folder, transform=server.proxy)
+        ...     for images, labels in DataLoader(server, dataset, batch_size=32, num_workers=2):
+        ...         train(images, labels)
+    """
+    if pipeline is None:
+        described = inspect.signature(Pipeline).parameters
+        own = {each: arguments.pop(each) for each in [*arguments] if each in described}
+        pipeline, options = undescribed(read_description(check_name(name)), **own)
+        arguments = options | arguments
+    server = DALIServer(pipeline, name=name, attach=True, **arguments)
+    assert server._name is not None  # it has a name
+    server._name = replace(server._name, creates=False)
     server.start()
     return server
 

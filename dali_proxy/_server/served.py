@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Collection
 from typing import Any
 
+from dali_proxy._common.folders import new_folder
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
-from dali_proxy._transport.endpoint import Endpoint
+from dali_proxy._transport.endpoint import Endpoint, input_specs
 from dali_proxy.pipeline import Pipeline
 from dali_proxy.pipeline._definition.decorator import check_known
 from dali_proxy.pipeline._dynamic.structure import places
 from dali_proxy.pipeline._ranks import current_ranks
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+
+
+def new_endpoint(
+    pipeline: Pipeline, arena_bytes: int, arena_bytes_limit: int, timeout: float | None, is_remote: bool
+) -> Endpoint:
+    """Return the address of a server that hasn't started, with a key of its own.
+
+    Raises:
+        GraphError: the pipeline has no input, or an input that a proxy can't feed.
+    """
+    return Endpoint(
+        path=os.path.join(new_folder(), "socket"),
+        key=secrets.token_bytes(32),
+        inputs=input_specs(pipeline),
+        outputs=len(pipeline._internals.graph.outputs),
+        max_batch_size=pipeline.max_batch_size,
+        arena_bytes=min(arena_bytes, arena_bytes_limit),
+        arena_bytes_limit=arena_bytes_limit,
+        timeout=timeout,
+        unused=tuple(pipeline._internals.unused_inputs),
+        is_remote=is_remote,
+        structure=pipeline._internals.builder.structure,
+    )
 
 
 def is_function(served: Any) -> bool:

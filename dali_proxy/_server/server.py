@@ -9,15 +9,16 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_proxy._cluster.ray_cluster import RayCluster
-from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders
+from dali_proxy._common.folders import make_folder, remove_dead_folders
 from dali_proxy._consumer.produce import EarlierShapes
-from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
+from dali_proxy._host import HOSTS, AttachedHost, HostOptions, Name, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
@@ -30,13 +31,14 @@ from dali_proxy._server.limits import (
     with_default_threads,
 )
 from dali_proxy._server.metrics import MetricsCollector
-from dali_proxy._server.placement import Placement, Placing
+from dali_proxy._server.naming import as_name, described
+from dali_proxy._server.placement import Placement, Placing, depends_on_order
 from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
-from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function
+from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function, new_endpoint
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats, slowest_of
 from dali_proxy._server.tracing import traced
-from dali_proxy._transport.endpoint import Endpoint, input_specs
+from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.pipeline import Pipeline
 from dali_proxy.pipeline._cached_property import cached_property
@@ -44,7 +46,7 @@ from dali_proxy.pipeline._compiler.partition import stages_by_device
 from dali_proxy.pipeline._concurrency.finalizers import Finalizer
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._definition.serializing import on_cpu, serialize_for_host
-from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
+from dali_proxy.pipeline._ipc.signals import deferred_signals
 from dali_proxy.pipeline._size_limit import as_bytes
 from dali_proxy.pipeline.errors import ArgumentMismatchError, PipelineError
 
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from dali_proxy._worker.proxy import Proxy
 
 _REPORT_INTERVAL = 0.5  # seconds
-_ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 #: Attributes that follow from the pipeline.
 _OF_PIPELINE = ("pipeline", "given_seed", "seed", "_device_id", "_placing", "_remote")
 
@@ -106,6 +107,12 @@ class DALIServer:
         cluster: runs servers in a Ray cluster instead of one on this machine; see `RayCluster`. The datasets of
             `dali_proxy.DataLoader` are read there, too, so that its `num_workers` has no meaning, and they must have
             indices. Lost servers are replaced and their batches recomputed, whatever `restart` is.
+        name: starts a process that other jobs of this user on this machine may use, too, by this name; see
+            `dali_proxy.attach`. It ends after the last job, whichever has started it.
+        attach: with a `name`, whether to run the pipeline in the process with this name if there is one. Without, that
+            is an error.
+        linger: seconds that the process of the name waits for another job after the last one has ended. The job that
+            starts the process decides.
         **arguments: arguments of `dali_proxy.dynamic.trace` for a function, such as `batch_size` and `seed`.
 
     Raises:
@@ -142,6 +149,9 @@ class DALIServer:
         num_workers: int = 0,
         cache: int | str | None = None,
         cluster: RayCluster | None = None,
+        name: str | None = None,
+        attach: bool = False,
+        linger: float = 0.0,
         **arguments: Any,
     ) -> None:
         pipeline = as_pipeline(pipeline, arguments, inspect.signature(DALIServer).parameters)
@@ -158,7 +168,7 @@ class DALIServer:
         self._remote = None if cluster is None else RemotePipeline(pipeline, cluster, placement)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, num_workers, **sizes)
-        inputs = input_specs(pipeline)
+        endpoint = new_endpoint(pipeline, arena_bytes, arena_bytes_limit, timeout, is_remote=cluster is not None)
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
@@ -175,19 +185,9 @@ class DALIServer:
         self._unclaimed_bytes = unclaimed_bytes
         self._earlier_shapes = EarlierShapes()  # for `produce_data`
         self._copied = False  # whether it was pickled
-        endpoint = Endpoint(
-            path=os.path.join(new_folder(), "socket"),
-            key=secrets.token_bytes(32),
-            inputs=inputs,
-            outputs=len(pipeline._internals.graph.outputs),
-            max_batch_size=pipeline.max_batch_size,
-            arena_bytes=min(arena_bytes, arena_bytes_limit),
-            arena_bytes_limit=arena_bytes_limit,
-            timeout=timeout,
-            unused=tuple(pipeline._internals.unused_inputs),
-            is_remote=cluster is not None,
-            structure=pipeline._internals.builder.structure,
-        )
+        self._name: Name | None = None
+        if name is not None or attach or linger:
+            self._name = as_name(name, attach, linger, mode, cluster)
         self._live(Life(endpoint, os.getpid()))
 
     def _live(self, life: Life) -> None:
@@ -251,7 +251,7 @@ class DALIServer:
                 stages = self._placing.device_stages
                 try:
                     host = life.host
-                    if isinstance(host, ProcessHost | ThreadHost) and self.owned:
+                    if isinstance(host, AttachedHost | ProcessHost | ThreadHost) and self.owned:
                         consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, stages)
                     else:
                         device_id = None if any(stages) else self._device_id
@@ -272,7 +272,7 @@ class DALIServer:
         host = self._life.host
         if self.num_workers:
             return self._dataset_pool
-        if isinstance(host, ProcessHost | ThreadHost | None):
+        if isinstance(host, AttachedHost | ProcessHost | ThreadHost | None):
             raise self.end_error() or ServerClosedError("the server reads no datasets")
         return host
 
@@ -284,21 +284,7 @@ class DALIServer:
 
     def end_error(self) -> ProxyError | None:
         """Return the error to raise if the server isn't running, or None while it runs."""
-        if self.running:
-            return None
-        host = self._life.host
-        if self.owned and host is not None:
-            how = host.describe_exit(0.5) or (
-                f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
-                f"temporary folder; start() starts it again"
-            )
-            hint = '; with restart="on-failure", loops continue with a new one' if self.restart == "never" else ""
-            return ServerDiedError(f"the server is gone: {how}{hint}")
-        if self._life.last_end is not None and not self.owned:
-            return copy.copy(self._life.last_end)
-        if self._life.failure:
-            return ServerDiedError(f"the server is gone, and couldn't be started again: {self._life.failure}")
-        return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
+        return None if self.running else self._life.end_error(self.restart != "never")
 
     def explain(self, gone: ProxyError) -> ProxyError:
         """Return the error to raise after a connection failed; it says how the server ended, if this process knows."""
@@ -330,16 +316,21 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 arena_bytes_limit=self.endpoint.arena_bytes_limit,
+                shares=self._name is not None and not depends_on_order(self.pipeline),
                 **self._placing.host_options(),
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 with make_folder(self._life.directory):
                     if self.num_workers:  # they import torch while the host starts
                         self._life.dataset_workers = PoolProcess(self._life.directory)
-                    if self._remote is None:
-                        self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
-                    else:
+                    if self._remote is not None:
                         self._life.host = self._remote.start(self.mode, self.endpoint, options)
+                    elif self._name is not None:
+                        name = described(self._name, self.pipeline, self.endpoint, self._placing.wanted)
+                        self._life.host = AttachedHost(serialize_for_host(pipeline), options, name)
+                        self._name = replace(self._name, attaches=True)  # later, other jobs may have restarted it
+                    else:
+                        self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
                     if self._life.dataset_workers is not None:
                         self._life.dataset_workers.begin(self.endpoint, self.num_workers)
                     if any(self._placing.device_stages):
@@ -447,7 +438,7 @@ class DALIServer:
             ServerDiedError: the server died, and `restart` is "never".
         """
         with self._lock, deferred_signals:
-            self._await_end()
+            self._life.await_end()
             error = self.end_error()
             if self.stops != stops:
                 raise ServerClosedError("the server was stopped")
@@ -459,16 +450,6 @@ class DALIServer:
                     self.start()
                 except (OSError, PipelineError):  # the cause of its end may persist for a moment: try once more
                     self.start()
-
-    def _await_end(self) -> None:
-        """Wait until a server that is ending has ended: it closes its sockets first."""
-        deadline = time.monotonic() + _ENDING
-        while self.owned and self.running and is_refused(self.endpoint.path):
-            if time.monotonic() > deadline:
-                self._life.failure = "its process was alive, but no longer listened"
-                self._life.stop("it no longer listens", restarts=True)
-                return
-            let_through(time.sleep, 0.01)
 
     start_thread = start
     stop_thread = stop

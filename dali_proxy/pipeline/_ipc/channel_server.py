@@ -27,17 +27,14 @@ _READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class ChannelServer:
-    """Accepts clients at a path, and passes their messages to callbacks on the thread that calls `run`.
+    """Accepts clients at paths, and passes their messages to callbacks on the thread that calls `run`.
 
     Callbacks must not wait. Any thread may answer with `Channel.post`: the server sends the rest when the client reads.
     If a callback raises, the server closes the channel of that client only. If a callback of `call_soon`, `call_later`
     or `watch` raises, the server writes the traceback to stderr and continues.
 
     Args:
-        path: path of the socket.
-        key: secret that clients must know.
         codec: messages of the protocol.
-        on_open: called with a channel whose peer has authenticated itself.
         on_message: called with a channel and a message; owns the descriptors.
         on_close: called once for each opened channel, with the error that ended it, or None if the peer closed it.
         farewell: returns the last message for a client whose channel an error ends; None to send none.
@@ -47,11 +44,8 @@ class ChannelServer:
 
     def __init__(
         self,
-        path: str,
-        key: bytes,
         codec: Codec,
         *,
-        on_open: Callable[[Channel], None],
         on_message: Callable[[Channel, Received], None],
         on_close: Callable[[Channel, Exception | None], None],
         farewell: Callable[[Exception], object] | None = None,
@@ -88,14 +82,13 @@ class ChannelServer:
         self._unsent: dict[Channel, None] = {}  # channels with posted messages, in order
         try:
             self._epoll.register(self._bell, _READ)
-            self.listen(path, key, on_open)
         except BaseException:
             self._release(unlink=True)
             raise
         drop_in_child(self)
 
     def listen(self, path: str, key: bytes, on_open: Callable[[Channel], None]) -> None:
-        """Accept clients at another path, too. Call this before `run`.
+        """Accept clients at a path. Call this on the server's thread, or before `run`.
 
         Args:
             path: path of the socket.
@@ -106,6 +99,14 @@ class ChannelServer:
         self._listeners.append(listener)
         self._epoll.register(listener.fileno(), _READ)
         self._watched[listener.fileno()] = partial(self._accept, listener, on_open)
+
+    def stop_listening(self, path: str) -> None:
+        """Accept no more clients at a path, and remove its socket. Connections stay. Call this like `listen`."""
+        for listener in [each for each in self._listeners if each.path == path]:
+            self._listeners.remove(listener)
+            del self._watched[listener.fileno()]
+            self._epoll.unregister(listener.fileno())
+            listener.close()
 
     def run(self) -> None:
         """Serve until `stop` is called; then close all channels and stop listening."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dali_proxy import BatchError, DALIServer, DataLoader
-from dali_proxy._host import process
+from dali_proxy._host import starting
 from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline import Pipeline, fn
 from tests.dali_proxy.indexed import IndexDataset
@@ -57,8 +57,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder; the servers that the test starts import the stand-in for CuPy from it."""
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(CUPY)
-    path = process.import_path
-    monkeypatch.setattr(process, "import_path", lambda: [str(tmp_path), *path()])
+    path = starting.import_path
+    monkeypatch.setattr(starting, "import_path", lambda: [str(tmp_path), *path()])
     return tmp_path
 
 

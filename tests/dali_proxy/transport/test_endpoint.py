@@ -26,13 +26,11 @@ def test_goodbye_in_answer_to_a_greeting_means_a_closed_server(tmp_path: Path) -
     """The loader restarts a closed server. Any other error would end the training."""
     key = secrets.token_bytes(32)
     server = ChannelServer(
-        str(tmp_path / "socket"),
-        key,
         CODEC,
-        on_open=lambda channel: channel.post(Goodbye("it was stopped")),
         on_message=lambda channel, received: received.close_fds(),
         on_close=lambda channel, error: None,
     )
+    server.listen(str(tmp_path / "socket"), key, lambda channel: channel.post(Goodbye("it was stopped")))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -48,9 +48,8 @@ class Echo:
         self.opened: list[int] = []
         self.closed: list[Exception | None] = []
         self.changed = threading.Condition()
-        self.server = ChannelServer(
-            self.path, KEY, CODEC, on_open=self.on_open, on_message=self.on_message, on_close=self.on_close, **options
-        )
+        self.server = ChannelServer(CODEC, on_message=self.on_message, on_close=self.on_close, **options)
+        self.server.listen(self.path, KEY, self.on_open)
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
 
@@ -334,7 +333,7 @@ def test_calls_that_a_callback_adds_need_no_bell(echo, monkeypatch):
 
 def test_call_of_a_signal_handler_ends_the_wait(tmp_path):
     late = []
-    server = ChannelServer(str(tmp_path / "s"), KEY, CODEC, on_open=print, on_message=print, on_close=print)
+    server = ChannelServer(CODEC, on_message=print, on_close=print)
     server.call_later(5, lambda: late.append("the wait ended on its own"))
     before = signal.signal(signal.SIGALRM, lambda *_: server.call_soon(server.stop))
     signal.setitimer(signal.ITIMER_REAL, 0.05)

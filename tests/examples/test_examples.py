@@ -155,7 +155,8 @@ def run_ranks(count: int, *arguments: str, name: str = "imagenet_ddp") -> str:
     def rank(number: int) -> CompletedProcess[str]:
         environment = with_project(RANK=str(number), LOCAL_RANK=str(number), **sizes, **address)
         environment.pop("DALI_EXTRA_PATH", None)
-        return run_python(str(EXAMPLES / f"{name}.py"), "--device", "cpu", *arguments, cwd=ROOT, env=environment)
+        program = str(EXAMPLES / f"{name}.py")
+        return run_python(program, "--device", "cpu", *arguments, cwd=ROOT, env=environment, forks_servers=True)
 
     with ThreadPoolExecutor(count) as pool:
         ended = list(pool.map(rank, range(count)))

@@ -91,7 +91,7 @@ def test_accelerate_divides_samples_among_ranks(accelerate: Any) -> None:
 
     def rank(number: int) -> str:
         environment = with_project(RANK=str(number), LOCAL_RANK=str(number), **sizes, **address)
-        ended = run_python("-c", RANK, cwd=ROOT, env=environment)
+        ended = run_python("-c", RANK, cwd=ROOT, env=environment, forks_servers=True)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 

@@ -17,6 +17,8 @@ def missing_operator(module: str, name: str, known: Iterable[str]) -> AttributeE
         name: the wrong name: misspelled, or that of another library.
         known: the names of operators.
     """
+    if name.startswith("_"):  # tools look for such attributes
+        return AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=None)
     known = list(known)
     meant = [each for path in operators_for(name) for each in (path, class_name(path)) if each in known]
     hint = f". Did you mean {' or '.join(map(repr, meant[:3]))}?" if meant else did_you_mean(name, known)

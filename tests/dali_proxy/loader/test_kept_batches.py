@@ -46,5 +46,5 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(("mode", "workers"), [("process", 0), ("process", 2), ("thread", 0)])
 def test_1200_kept_batches_fit_a_limit_of_400_descriptors(mode: str, workers: int) -> None:
-    run = run_python("-c", PROGRAM, mode, str(workers), cwd=ROOT, env=with_project())
+    run = run_python("-c", PROGRAM, mode, str(workers), cwd=ROOT, env=with_project(), forks_servers=True)
     assert run.stdout == "right\n", run.stderr

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(300)  # each takes 10 s of processor time, most
 def run(folder: Path, *arguments: str) -> str:
     environment = with_project(OMP_NUM_THREADS="1")
     options = ("--num-threads", "2", "--num-workers", "1", *arguments)
-    done = run_python(str(folder / "train.py"), *options, cwd=folder, env=environment)
+    done = run_python(str(folder / "train.py"), *options, cwd=folder, env=environment, forks_servers=True)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 

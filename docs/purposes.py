@@ -6,9 +6,12 @@ import ast
 import textwrap
 from pathlib import Path
 
+from dali_proxy.pipeline._catalog import all_schemas
+from dali_proxy.pipeline._declaration.registry import modules_of
+
 __all__ = ["EXAMPLES", "PURPOSES", "example"]
 
-#: The operators by purpose, the most common ones first.
+#: The operators by purpose, the most common ones first. Others follow those of their folder's purpose.
 PURPOSES = {
     "Decode": "decoders.image decoders.image_random_crop decoders.image_crop decoders.image_slice peek_image_shape "
     "decoders.video io.video decoders.audio decoders.numpy decoders.inflate io.file.read",
@@ -40,7 +43,26 @@ PURPOSES = {
     "experimental.readers.video experimental.readers.fits",
 }
 
-#: Code for operators that `docs.images` doesn't draw. `x` is data of any kind.
+#: The purpose of the operators of each folder that no group above names.
+_OF_FOLDER = {
+    "decoding": "Decode",
+    "geometry": "Crop, resize, pad",
+    "color": "Change colors",
+    "effects": "Blur, add noise, hide parts",
+    "boxes": "Boxes, masks, points",
+    "audio": "Audio",
+    "random": "Random numbers",
+    "arrays": "Types, shapes, arithmetic",
+    "user_code": "Your data and your functions",
+    "_readers": "Readers",
+}
+
+for _schema in all_schemas():
+    if _schema.alias_of is None and not _schema.hidden and _schema.name not in " ".join(PURPOSES.values()).split():
+        PURPOSES[_OF_FOLDER[modules_of([_schema.name])[0].split(".")[-2]]] += f" {_schema.name}"
+
+#: Code for operators that `docs.images` doesn't draw; those without any are called with one input. `x` is data of any
+#: kind.
 EXAMPLES = {
     "decoders.image": "fn.decoders.image(encoded)",
     "decoders.image_random_crop": "fn.decoders.image_random_crop(encoded, random_area=[0.08, 1.0])",
@@ -87,9 +109,7 @@ EXAMPLES = {
     "squeeze": "fn.squeeze(x, axes=[0])",
     "stack": "fn.stack(x, other)",
     "cat": "fn.cat(x, other, axis=0)",
-    "shapes": "fn.shapes(x)",
     "one_hot": "fn.one_hot(label, num_classes=10)",
-    "copy": "fn.copy(x)",
     "constant": "fn.constant(fdata=[0.5, 1.0], shape=[2])",
     "full": "fn.full(0.5, shape=[2, 3])",
     "full_like": "fn.full_like(x, 0.5)",
@@ -100,12 +120,8 @@ EXAMPLES = {
     "get_property": "fn.get_property(x, key='source_info')",
     "reductions.mean": "fn.reductions.mean(x, axes=[0, 1])",
     "reductions.sum": "fn.reductions.sum(x, axes=[0])",
-    "reductions.min": "fn.reductions.min(x)",
-    "reductions.max": "fn.reductions.max(x)",
     "reductions.std_dev": "fn.reductions.std_dev(x, fn.reductions.mean(x))",
     "reductions.variance": "fn.reductions.variance(x, fn.reductions.mean(x))",
-    "reductions.mean_square": "fn.reductions.mean_square(x)",
-    "reductions.rms": "fn.reductions.rms(x)",
     "external_source": "fn.external_source(name='images')",
     "python_function": "fn.python_function(x, function=lambda array: array[::2])",
     "dl_tensor_python_function": "fn.dl_tensor_python_function(x, function=lambda tensors: tensors)",
@@ -169,4 +185,4 @@ DRAWN = _drawn()
 
 def example(name: str) -> str:
     """Return the code of an operator: that of its image, or a line."""
-    return DRAWN.get(name) or EXAMPLES[name]
+    return DRAWN.get(name) or EXAMPLES.get(name, f"fn.{name}(x)")

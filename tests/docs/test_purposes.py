@@ -13,10 +13,10 @@ from pipeline import Pipeline, fn, tfrecord, types
 NAMES = [schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None]
 
 
-def test_operators_have_one_purpose_and_an_example() -> None:
+def test_operators_have_one_purpose_and_at_most_one_example() -> None:
     placed = Counter(name for names in PURPOSES.values() for name in names.split())
     assert placed == Counter(NAMES)
-    assert set(NAMES) == DRAWN.keys() | EXAMPLES.keys()
+    assert DRAWN.keys() | EXAMPLES.keys() <= set(NAMES)
     assert not DRAWN.keys() & EXAMPLES.keys()
 
 

@@ -201,7 +201,7 @@ def nothing_left_behind(request: pytest.FixtureRequest, reported_leftovers: set[
 def _fail_on_leftovers(request: pytest.FixtureRequest, reported: set[str]) -> Iterator[None]:
     # On the GPU, descriptors aren't checked: the driver opens a few and keeps them.
     descriptors = not _gpu_is_asked_for(request.config)
-    before = Snapshot.take(descriptors=descriptors)
+    before = Snapshot.take(descriptors=descriptors, exact=False)
     yield
     if left := wait_until_nothing_is_left(before, known=reported, descriptors=descriptors):
         reported.update(left)

@@ -54,13 +54,18 @@ class Snapshot:
     paths: dict[str, str]
 
     @classmethod
-    def take(cls, *, descriptors: bool = True) -> Snapshot:
-        """Take a snapshot of this process and its environment."""
+    def take(cls, *, descriptors: bool = True, exact: bool = True) -> Snapshot:
+        """Take a snapshot of this process and its environment.
+
+        Args:
+            descriptors: whether to list the descriptors.
+            exact: whether processes that have ended since the last snapshot must be missing.
+        """
         paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "") if not _is_passing(path)}
         paths |= {path: f"folder {path}" for path in _own_entries(tempfile.gettempdir(), "dali-proxy-")}
         if paths.pop(names := os.path.join(tempfile.gettempdir(), f"dali-proxy-uid{os.getuid()}"), None):  # it stays
             paths |= {path: f"socket {path}" for path in _own_entries(names, "")}
-        return cls(_processes(), _threads(), _descriptors() if descriptors else {}, paths)
+        return cls(_processes(exact), _threads(), _descriptors() if descriptors else {}, paths)
 
     def leftovers(self, later: Snapshot) -> list[str]:
         """Return descriptions of everything that is in the `later` snapshot, but not in this one."""
@@ -90,8 +95,10 @@ def wait_until_nothing_is_left(
     # These steps take longer than the check itself, so they run only if they may help, and the last one, which takes
     # seconds in a long run, only if processes had time to end.
     remedies = [(0.0, gc.collect), (ENDING_S, _collect_everything)]
+    exact = False
     while True:
-        now = Snapshot.take(descriptors=descriptors)
+        now = Snapshot.take(descriptors=descriptors, exact=exact)
+        exact = True
         left = [words for words in before.leftovers(now) if words not in known]
         if not left or time.monotonic() > deadline:
             return left
@@ -134,7 +141,20 @@ _elders: set[tuple[str, int]] = set()
 """Entries in /proc, by name and inode, of processes that started before this one, so it didn't start them."""
 
 
-def _processes() -> dict[ProcessKey, str]:
+_found: dict[bytes, dict[ProcessKey, str]] = {}
+"""The processes that were found last, by the number that the system had given to a process or thread last."""
+
+
+def _processes(exact: bool = True) -> dict[ProcessKey, str]:
+    """Return the descendants of this process. They are searched for in /proc only if there may be new ones."""
+    last = _read("/proc/loadavg").rpartition(b" ")[2] + b" of %d" % os.getpid()
+    if exact or last not in _found:
+        _found.clear()
+        _found[last] = _all_processes()
+    return _found[last]
+
+
+def _all_processes() -> dict[ProcessKey, str]:
     parents: dict[int, int] = {}
     states: dict[int, tuple[ProcessKey, str]] = {}
     own = os.getpid()

@@ -188,7 +188,11 @@ class DataLoader(LoaderOptions):
             self.prefetch_factor = self.prefetch_factor or 2  # torch's default, if there are workers
 
     def check_worker_number_rationality(self) -> None:
-        """Warn if there are more workers than cores; torch calls this. The ranks of a machine share its cores."""
+        """Warn if the workers of all ranks exceed the cores of the machine; torch calls this.
+
+        Unlike torch, don't warn of a single process: `ServerStats.advice` recommends more workers than cores if they
+        wait for a disk or the network, and fewer if they don't.
+        """
         if self.dali_server.reads_datasets:
             return  # no workers are started here
         ranks, cores = current_ranks(), len(allowed_cores())
@@ -201,8 +205,6 @@ class DataLoader(LoaderOptions):
                 "num_workers=dali_proxy.distributed.environment().num_workers",
                 stacklevel=4,
             )
-        else:
-            super().check_worker_number_rationality()
 
     def ensure_server_listening(self) -> None:
         """Start the server if it isn't running. Iterating over the loader does the same."""

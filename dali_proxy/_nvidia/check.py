@@ -25,6 +25,11 @@ __all__ = ["Finding", "check_script"]
 
 _UNKNOWN = object()
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_SENTENCES = re.compile(r"(?<=\.) ")
+_REFUSED = re.compile(r"\baccepted\b|\bDALI(?:'s \w+)? (?:often )?(?:refuses|fails|declares)")  # so no script does it
+_NAMES = re.compile(r"`(\w+)[^`]*`")  # the first word of each text in backquotes
+_CONSTANTS = re.compile(r"\bINTERP_\w+")
+_POLICIES = re.compile(r"\b(?:DROP|PARTIAL|FILL)\b")
 _FACTORY = f"{ROOT}.pipeline_def"
 _PIPELINE = f"{ROOT}.Pipeline"
 #: Parts of the names whose use makes a row of `BEHAVIOUR` apply, by the first word of its subject. Rows whose subject
@@ -84,16 +89,22 @@ def check_script(path: Path, function: str = "") -> tuple[list[Finding], int]:
         if not chosen:
             raise LookupError(function)
         tree.body = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)] + chosen
-    visitor = _Visitor(str(path))
+    visitor = _Visitor(str(path), _words(tree))
     visitor.visit(tree)
     return sorted(visitor.findings, key=lambda each: (each.line, each.kind != "missing", each.name)), visitor.uses
 
 
 class _Visitor(ast.NodeVisitor):
-    """Follows DALI's names through a script."""
+    """Follows DALI's names through a script.
 
-    def __init__(self, file: str) -> None:
+    Args:
+        file: the script.
+        words: the words of the script; see `_words`.
+    """
+
+    def __init__(self, file: str, words: set[str]) -> None:
         self.file = file
+        self._words = words
         self.findings: dict[Finding, None] = {}  # a set in order
         self.uses = 0
         self._scopes: list[dict[str, _Bound | None]] = [{}]
@@ -232,10 +243,10 @@ class _Visitor(ast.NodeVisitor):
         if reason := _reason(path):
             self._add(line, "missing", path, reason)
         if schema is not None:
-            for difference in _operator_differences(schema):
+            for difference in _operator_differences(schema, self._words):
                 self._add(line, "differs", path, difference)
         for subject, theirs, ours in BEHAVIOUR:
-            if _applies(subject, path):
+            if _applies(subject, path, self._words):
                 self._add(line, "differs", path, f"{subject}: in DALI: {theirs}; here: {ours}")
 
     def _check_attribute(self, node: ast.Attribute) -> None:
@@ -337,21 +348,46 @@ def _reason(path: str) -> str | None:
     return None
 
 
-def _operator_differences(schema: OperatorSchema) -> Iterator[str]:
+def _words(tree: ast.AST) -> set[str]:
+    """Return the names in a script: of variables, attributes and arguments, and those in its texts."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        named = getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "value", None)
+        found |= {each for each in (*named, getattr(node, "arg", None)) if isinstance(each, str)}
+    return found
+
+
+def _operator_differences(schema: OperatorSchema, words: set[str]) -> Iterator[str]:
+    """Yield the differences of an operator that matter to a script which runs with DALI and has these words."""
+    known = {argument.name for argument in schema.arguments}
+    for difference in _all_differences(schema):
+        sentences = [each for each in _SENTENCES.split(difference) if not _REFUSED.search(each)]
+        kept = []
+        for each in sentences:
+            arguments = known.intersection(_NAMES.findall(each))
+            if (not arguments or arguments & words) and words.issuperset(_CONSTANTS.findall(each)):
+                kept.append(each)
+        if kept:
+            yield " ".join(kept)
+
+
+def _all_differences(schema: OperatorSchema) -> Iterator[str]:
     names = {schema.name, schema.alias_of or schema.name}
     for group, difference in DIFFERENCES.items():
         if any(fnmatchcase(name, each) for each in group.split(", ") for name in names):
             yield difference
 
 
-def _applies(subject: str, path: str) -> bool:
+def _applies(subject: str, path: str, words: set[str]) -> bool:
+    """Return whether a row of `BEHAVIOUR` matters to the use of a name in a script that has these words."""
     if subject == "random numbers":
         return "random" in path.rpartition(".")[2]
-    quoted = re.findall("`(.*?)`", subject)
-    words, last = subject.split(","), path.rpartition(".")[2]
-    if _SUBJECTS.get(words[0], "\0") in last:
-        return True
-    return last in quoted
+    last = path.rpartition(".")[2]
+    if _SUBJECTS.get(subject.split(",")[0], "\0") in last:
+        policies = set(_POLICIES.findall(subject))
+        used = words.intersection(("DROP", "PARTIAL")) or {"FILL"}  # the default
+        return words.issuperset(_NAMES.findall(subject)[:1]) and (not policies or bool(policies & (used | words)))
+    return last in re.findall("`(.*?)`", subject)
 
 
 def _keywords(found: Any, schema: OperatorSchema | None, called: _Bound) -> set[str] | None:

@@ -50,8 +50,8 @@ DIFFERENCES = {
     "normalize": "Negative axes are accepted, and means and deviations without dimensions count as numbers.",
     "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are "
     "accepted.",
-    "crop_mirror_normalize, pad, paste, slice": "Fill values are clamped to the dtype; DALI's values beyond it are "
-    "undefined: on the CPU, they often wrap around. `crop` does the same.",
+    "crop_mirror_normalize, pad, paste, slice": "Fill values (`fill_value`, `fill_values`) are clamped to the dtype; "
+    "DALI's values beyond it are undefined: on the CPU, they often wrap around. `crop` does the same.",
     "per_frame": "Any argument may differ from frame to frame, not only those that DALI lists. F must be the first "
     "letter of a layout; DALI also accepts CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one image for a "
     "sequence of matrices.",
@@ -79,13 +79,14 @@ DIFFERENCES = {
     "reinterpret, reshape": "Extents of 0 are accepted if sizes agree. Without `layout`, a shape with a different "
     "number of dimensions has no layout; DALI 2.4 fails if the shape comes from an input or differs per sample.",
     "resize": "With INTERP_NN and a region, a position exactly between two pixels may select the other one (in 1 of "
-    "100 regions with integer coordinates). For a region beyond the image, the edge pixels are repeated; DALI reads "
-    "memory outside of it. If only one axis uses the nearest pixel, DALI shifts regions by one. INTERP_GAUSSIAN "
+    "100 regions with integer coordinates). For a region (`roi_start`) beyond the image, the edge pixels are "
+    "repeated; DALI reads memory outside of it. If only one axis uses the nearest pixel, DALI shifts regions "
+    "(`roi_start`) by one. INTERP_GAUSSIAN "
     "differs by up to 0.04 of the range if a tap lies exactly at the filter's end, which DALI includes or not, "
     "depending on rounding. `save_attrs=False` is accepted.",
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
-    "rotate, warp_affine": "A size per sample that isn't an integer is rounded.",
+    "rotate, warp_affine": "A `size` per sample that isn't an integer is rounded.",
     "box_encoder": "Labels may have any integer dtype. An empty list of anchors, or a scale of 0, raises an error.",
     "dump_image": "Files are binary PPM and PGM; DALI writes the values as text.",
     "experimental.dilate, experimental.erode, experimental.median_blur, experimental.remap, jitter": "They run on the "
@@ -166,7 +167,7 @@ BEHAVIOUR = (
         "shapes may change from batch to batch",
     ),
     (
-        "iterators, `reader_name` with `last_batch_padded=True`",
+        "iterators, `last_batch_padded=True` with `reader_name`",
         "an error, although its documentation says that the argument is overwritten",
         "the reader decides, whatever `last_batch_padded` says",
     ),

@@ -188,10 +188,10 @@ class BatchRef(Placeholder):
     __slots__ = ("item", "output", "ticket")
 
     advice = (
-        "It is a placeholder for a batch. collate_fn runs before the pipeline: compute on the tensors in "
-        "DataLoader(batch_transform=function) or in the training loop, or inside the pipeline. If this loop has "
-        "torch's own DataLoader, which a framework may have made, use loader = dali_proxy.DataLoader(server, ...), or "
-        "give torch's one collate_fn=loader.collate_fn, or call server.produce_data(batch) first."
+        "To get tensors, loop over loader = dali_proxy.DataLoader(server, ...) in place of torch's own DataLoader; if "
+        "a framework makes that, give it collate_fn=loader.collate_fn; or call server.produce_data(batch). In a "
+        "collate_fn, which runs before the pipeline, pass placeholders on: compute on the tensors in "
+        "DataLoader(batch_transform=function), in the training loop, or in the pipeline."
     )
 
     def __init__(self, ticket: Ticket, output: int, item: int | None = None) -> None:

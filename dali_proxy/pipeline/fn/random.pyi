@@ -76,9 +76,7 @@ def normal(
     device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
     preserve: _bool = False, seed: Int = -1,
 ) -> Nodes:
-    """Draws numbers from a normal distribution. With `shape_like` and the dtype FLOAT, they are those that `noise.gaussian` adds to that input with the same seed; the GPU then draws other numbers than the CPU.
-
-    The GPU version returns the same numbers.
+    """Draws numbers from a normal distribution. The GPU version returns the same numbers, except with `shape_like` and the dtype FLOAT: then each device returns those that its `noise.gaussian` adds to that input with the same seed.
 
     Devices: cpu, gpu.
 

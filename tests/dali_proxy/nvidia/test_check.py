@@ -112,3 +112,20 @@ def test_function_can_be_checked_alone(tmp_path: Path) -> None:
     assert [each.name for each in check_script(path, "b")[0]] == ["fn.neither"]
     with pytest.raises(LookupError):
         check_script(path, "c")
+
+
+def test_differences_of_what_a_script_does_not_use_are_left_out(tmp_path: Path) -> None:
+    script = "from nvidia.dali import fn\nfn.pad(x{})\nfn.resize(x, interp_type=types.INTERP_{})\n"
+    script += "from nvidia.dali.plugin.pytorch import DALIGenericIterator\nDALIGenericIterator(x{})\n"
+
+    def differences(*parts: str) -> str:
+        return "\n".join([each.message for each in findings(tmp_path, script.format(*parts))])
+
+    plain = differences("", "LINEAR", "")
+    assert "a batch that fails" in plain
+    for words in ("Fill values", "INTERP", "refuses", "save_attrs", "last_batch_padded", "DROP"):
+        assert words not in plain
+    used = differences(", fill_value=300", "NN", ", last_batch_padded=True, reader_name='x')\nprint(Policy.DROP")
+    for words in ("Fill values", "INTERP_NN", "last_batch_padded=True with reader_name", "DROP if no batch is full"):
+        assert words in used
+    assert "INTERP_GAUSSIAN" not in used

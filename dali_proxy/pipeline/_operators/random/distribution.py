@@ -42,7 +42,7 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
         dtypes: allowed dtypes of the output, for the documentation; the first one is the default.
         gpu: whether the operator has a GPU version.
     """
-    if gpu:
+    if gpu and "GPU" not in doc:
         doc += "\n\nThe GPU version returns the same numbers."
     dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {dtypes}. Numbers are rounded and clamped to it.")
     devices = ("cpu", "gpu") if gpu else ("cpu",)

@@ -21,8 +21,8 @@ from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 NORMAL = declare(
     "normal",
-    "Draws numbers from a normal distribution. With `shape_like` and the dtype FLOAT, they are those that "
-    "`noise.gaussian` adds to that input with the same seed; the GPU then draws other numbers than the CPU.",
+    "Draws numbers from a normal distribution. The GPU version returns the same numbers, except with `shape_like` and "
+    "the dtype FLOAT: then each device returns those that its `noise.gaussian` adds to that input with the same seed.",
     Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
     Argument("stddev", Kind.FLOAT, "Standard deviation of the distribution.", 1.0, per_sample=True),
     dtypes="FLOAT, FLOAT64 or an integer",

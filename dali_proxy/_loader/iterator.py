@@ -49,6 +49,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     Attributes:
         progress: position in the epoch.
+        last: number and indices of the batch that was yielded last; None before the first one.
         dead: reason why the iterator can't continue; empty while it can.
     """
 
@@ -57,6 +58,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
     def __init__(self, loader: LoaderOptions, start: LoaderState, resumes: bool = False) -> None:
         self.dead = ""
         self._owner: Owner = {}
+        self.last: NumberedIndices | None = None
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
         self._session = 0
@@ -150,7 +152,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             batch, numbered, position = self._yielding
             if self._transform is not None:
                 batch = self._transformed(batch, numbered, position)
-            self.progress.yielded, self._yielding = (numbered.batch, position), None
+            self.last, self.progress.yielded, self._yielding = numbered, (numbered.batch, position), None
             return batch  # no call since the assignment above, so no signal handler runs in between
         finally:
             if self._owner:

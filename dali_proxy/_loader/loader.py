@@ -21,6 +21,7 @@ from dali_proxy._loader.batch_transform import check_batch_transform
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.iterator import LoaderIterator
 from dali_proxy._loader.loader_options import LoaderOptions
+from dali_proxy._loader.replay import ReplayedBatch, replay
 from dali_proxy._loader.rescue import OnError, check_on_error
 from dali_proxy._loader.resolving_collate import ResolvingCollate, function_of
 from dali_proxy._loader.resume import (
@@ -252,6 +253,32 @@ class DataLoader(LoaderOptions):
             )
         self._start = start
         self._epoch = start.epoch
+
+    def replay(self, state_dict: dict[str, Any], batch: int | None = None) -> ReplayedBatch:
+        """Return any batch of an epoch again, as the loop got it, for example after a peak of the loss.
+
+        Random numbers of the pipeline and the order of the samples are those of the run. Those that a dataset draws
+        itself are repeated as far as `load_state_dict` repeats them. The position of this loader doesn't change.
+
+        Args:
+            state_dict: a result of `state_dict` during that epoch, such as that of a checkpoint. If the sampler has a
+                state, it must have been saved before the batch.
+            batch: number of the batch in the epoch, from 0; by default, the first one after the state.
+
+        Returns:
+            The batch, with its numbers and the dataset indices of its samples.
+
+        Raises:
+            ArgumentMismatchError: as for `load_state_dict`; also if the batch precedes the state of a sampler, or if
+                the dataset isn't map-style.
+            ArgumentValueError: the epoch has no such batch.
+
+        Example:
+            >>> replayed = loader.replay(torch.load("checkpoint.pt")["loader"], batch=231)  # doctest: +SKIP
+            >>> replayed.indices  # doctest: +SKIP
+            [1713, 20, 55, 4096]
+        """
+        return replay(self, state_dict, batch)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy: it has the same position, and starts its own workers."""

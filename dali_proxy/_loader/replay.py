@@ -1,0 +1,75 @@
+"""Any batch of an epoch again, from a state that was saved in that epoch."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dali_proxy._loader.generators import Generators
+from dali_proxy._loader.resume import LoaderState
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
+
+
+@dataclass(frozen=True)
+class ReplayedBatch:
+    """A batch as a loop got it.
+
+    Attributes:
+        epoch: number of the epoch, from 0.
+        batch: number of the batch in the epoch, from 0.
+        indices: dataset indices of the samples.
+        data: what the loop got.
+    """
+
+    epoch: int
+    batch: int
+    indices: Any
+    data: Any
+
+
+def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None) -> ReplayedBatch:
+    """Return a batch of the epoch in which a state was saved, from a `DataLoader`; see its `replay`."""
+    state = LoaderState.from_dict(state_dict)
+    batch = state.batches if batch is None else batch
+    if state.kind != "map":
+        raise ArgumentMismatchError("replay: only the batches of map-style datasets can be made in any order")
+    if batch < 0:
+        raise ArgumentValueError(f"replay: batch must be 0 or more, not {batch}")
+    server = loader.dali_server
+    if state.rank == server.endpoint.rank and state.seed not in (None, server.seed):
+        raise ArgumentMismatchError(
+            f"replay: the state was saved with seed={state.seed} of the pipeline, which now has seed={server.seed}: "
+            f"its random numbers would differ. Create it with seed={state.seed}"
+        )
+    skipped = 0
+    if state.sampler is None:
+        state = replace(state, batches=batch, done=[])
+    elif state.done or batch < state.batches:
+        raise ArgumentMismatchError(
+            f"replay: the state has that of the sampler after batch {state.batches - 1}, so that batch {batch} needs "
+            "an earlier state of the same epoch"
+        )
+    else:
+        skipped = batch - state.batches
+    again = _copy(loader)
+    again.load_state_dict(state.as_dict())
+    with Generators(loader).going_back({}, Generators(loader).shared()), closing(iter(again)) as batches:
+        for data in itertools.islice(batches, skipped, None):
+            numbered = batches.last
+            assert numbered is not None
+            return ReplayedBatch(numbered.epoch, numbered.batch, numbered.indices, data)
+    raise ArgumentValueError(f"replay: epoch {state.epoch} has no batch {batch}")
+
+
+def _copy(loader: Any) -> Any:
+    """Return a loader of the same batches whose samplers and generators can be moved without moving the user's."""
+    again = copy.copy(loader)
+    known = {id(loader.dataset): loader.dataset}
+    for name in ("sampler", "batch_sampler", "generator"):
+        vars(again)[name] = copy.deepcopy(vars(loader).get(name), known)
+    vars(again)["persistent_workers"] = False
+    return again

@@ -1,0 +1,81 @@
+"""``dali-proxy replay``: the samples and images of a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from dali_proxy._cli import main
+
+TRAIN = """
+import numpy as np
+import torch
+import dali_proxy
+from dali_proxy import fn, pipeline_def
+
+@pipeline_def(batch_size=4, num_threads=1, device_id=None, seed=5)
+def noisy():
+    return fn.noise.gaussian(fn.external_source(name="image", layout="HWC"), stddev=9.0)
+
+class Images:
+    def __init__(self, transform):
+        self.transform = transform
+
+    def __len__(self):
+        return 14
+
+    def __getitem__(self, index):
+        return {"image": self.transform(np.full((8, 8, 3), 10 * index, np.uint8)), "index": index}
+
+def make():
+    server = dali_proxy.DALIServer(noisy(), mode="thread")
+    order = torch.randperm(14, generator=torch.Generator().manual_seed(1))
+    return dali_proxy.DataLoader(server, Images(server.proxy), batch_size=4, sampler=order)
+
+def nothing():
+    return 3
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = main(["replay", *words])
+    done = capsys.readouterr()
+    return status, done.out + done.err
+
+
+def test_step_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train_of_replay.py").write_text(TRAIN)
+    order = torch.randperm(14, generator=torch.Generator().manual_seed(1)).tolist()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import train_of_replay
+
+    loader = train_of_replay.make()
+    with loader.dali_server:
+        list(loader)
+        for _ in loader:
+            break
+        torch.save({"model": {"weight": torch.zeros(3)}, "data": [loader.state_dict()]}, "state.pt")
+    name = "train_of_replay:make"
+    status, shown = run(capsys, name, "state.pt", "--step", "6")
+    assert (status, shown.splitlines()[0]) == (0, f"epoch 1, batch 2, dataset indices {order[8:12]}")
+    assert "batch['image']: (4, 8, 8, 3) uint8" in shown
+    assert Image.open("replay.png").width > 4 * 8
+    status, shown = run(capsys, name, "state.pt", "--output", "next.png")
+    assert (status, shown.splitlines()[0]) == (0, f"epoch 1, batch 1, dataset indices {order[4:8]}")
+    wrong = {
+        ("--step", "2"): (1, "step 2 is in epoch 0, but the state in epoch 1: use one of that epoch"),
+        ("--batch", "9"): (2, "replay: epoch 1 has no batch 9"),
+        ("--rank", "1"): (2, "--rank and --world-size belong together"),
+    }
+    for words, (status, message) in wrong.items():
+        found = run(capsys, name, "state.pt", *words)
+        assert found[0] == status
+        assert message in found[1]
+    assert "returned a int, not a dali_proxy.DataLoader" in run(capsys, "train_of_replay:nothing", "state.pt")[1]
+    torch.save({"model": 3}, "other.pt")
+    assert run(capsys, name, "other.pt")[1].endswith("other.pt has no state of a dali_proxy.DataLoader\n")
+    assert "can't read missing.pt" in run(capsys, name, "missing.pt")[1]

@@ -1,0 +1,97 @@
+"""`DataLoader.replay`: any batch again, from a state of its epoch, while the loop goes on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import RandomSampler
+
+from dali_proxy import DALIServer, DataLoader
+from dali_proxy.distributed import DistributedBatchSampler
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, noisy
+
+SAMPLES, BATCH = 22, 4
+
+
+@pytest.fixture
+def server() -> Iterator[DALIServer]:
+    """Start a server with random results, which reveal a batch that has a wrong number."""
+    with DALIServer(noisy()) as server:
+        yield server
+
+
+def loader(server: DALIServer, **options: Any) -> DataLoader:
+    given: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "num_workers": 0, **options}
+    return DataLoader(server, IndexDataset(SAMPLES, server.proxy), **given)
+
+
+def equal(first: Any, second: Any) -> bool:
+    return all(torch.equal(*pair) for pair in zip(first, second, strict=True))
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+KINDS: dict[str, Any] = {
+    "sequential": {"shuffle": False},
+    "shuffled": {},
+    "generator": {"generator": generator(3)},
+    "sampler": {"shuffle": None, "sampler": RandomSampler(range(SAMPLES), generator=generator(4))},
+    "workers": {"num_workers": 2, "persistent_workers": True},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_of_the_epoch(server: DALIServer, kind: str) -> None:
+    made = loader(server, **KINDS[kind])
+    list(made)  # the second epoch has other random numbers
+    seen, states = [], []
+    for batch in made:
+        seen.append(batch)
+        states.append(made.state_dict())
+        if len(seen) == 3:  # in the middle of the loop
+            numbers = torch.get_rng_state(), random.getstate()
+            for number in (0, 2):
+                assert equal(made.replay(states[-1], number).data, seen[number])
+            assert torch.equal(torch.get_rng_state(), numbers[0])
+            assert random.getstate() == numbers[1]
+    last = made.replay(states[1], 5)
+    assert equal(last.data, seen[5])
+    assert (last.epoch, last.batch, len(last.indices)) == (1, 5, SAMPLES - 5 * BATCH)
+    assert equal(made.replay(states[1]).data, seen[2])  # the next one
+    other = loader(server, **KINDS[kind])  # in another process, for example
+    assert equal(other.replay(states[4], 1).data, seen[1])
+
+
+def test_batch_of_a_sampler_with_a_state(server: DALIServer) -> None:
+    dataset = IndexDataset(SAMPLES, server.proxy)
+    batches = DistributedBatchSampler(dataset, BATCH, shuffle=True, seed=2, rank=1, world_size=2)
+    made = DataLoader(server, dataset, batch_sampler=batches)
+    seen = []
+    for number, batch in enumerate(made):
+        seen.append(batch)
+        if number == 0:
+            state = made.state_dict()
+        if number == 1:
+            assert equal(made.replay(state, 1).data, seen[1])  # the sampler of this loop doesn't move
+    assert len(seen) == 3
+    assert equal(made.replay(state, 2).data, seen[2])
+    with pytest.raises(ArgumentMismatchError, match="batch 0 needs an earlier state of the same epoch"):
+        made.replay(state, 0)
+
+
+def test_batches_that_do_not_exist(server: DALIServer) -> None:
+    made = loader(server)
+    with pytest.raises(ArgumentValueError, match="epoch 0 has no batch 6"):
+        made.replay(made.state_dict(), 6)
+    with pytest.raises(ArgumentValueError, match="batch must be 0 or more, not -1"):
+        made.replay(made.state_dict(), -1)
+    stream = DataLoader(server, IndexStream(SAMPLES, server.proxy), batch_size=BATCH)
+    with pytest.raises(ArgumentMismatchError, match="map-style"):
+        stream.replay(stream.state_dict(), 0)

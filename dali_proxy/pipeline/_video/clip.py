@@ -188,8 +188,8 @@ class Clip:
             options: options for PyAV.
         """
         options["options"] = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
-        if not probe:
-            options["options"]["skip_frame"] = "all"
+        if not probe:  # FFmpeg would read on until its decoder knows all parameters
+            options["options"].update(skip_frame="all", analyzeduration="1")
         with self._opened() as source:
             try:
                 container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)

@@ -24,7 +24,7 @@ from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.types import DALIImageType
 
 _VIDEOS = 1024  # indexes of videos to keep
-_DECODERS = 16  # open videos between two groups
+_DECODERS = 32  # open videos between two groups
 _SHARE = 4  # a group is decoded as a whole if it needs at most 1 / _SHARE of the pool
 
 Frames = Mapping[tuple[PooledVideo, int], Any]

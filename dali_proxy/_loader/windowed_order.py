@@ -35,7 +35,8 @@ class WindowedOrder:
 
     A fully random order over many videos needs each group of pictures again and again, after it has left any memory.
     Here, all samples of a file are drawn near each other, so that a pool of decoded frames (`fn.io.video`) serves them:
-    each sample moves less than `window` places from its place in its file. Files that lie within the window are mixed.
+    each sample moves less than `window` places from its place in its file, a quarter of that on average. Files that lie
+    within the window are mixed.
 
     Pass it as `order` to `distributed.DistributedBatchSampler` or to `PackedBatchSampler`, which resume with any number
     of ranks and workers. The order is a function of seed and epoch.

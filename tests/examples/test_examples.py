@@ -32,6 +32,7 @@ RUNS: dict[str, tuple[str, float]] = {
     "ssd": ("--epochs 5 --image-size 64", 0.15),
     "speech": ("--epochs 4", 0.6),
     "vision_language": ("--samples 320", 0.35),
+    "robots": ("--epochs 4 --image-size 48", 0.3),
     "resume": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
     "contrastive": ("--epochs 2 --image-size 64", 0.4),
     "huggingface": ("--epochs 2 --image-size 64", 0.3),
@@ -48,6 +49,7 @@ WITHOUT_STATISTICS = {"ssd", "webloader", "accelerate_loop", "hf_trainer"}
 FRAMEWORKS = {"accelerate_loop", "hf_trainer"}
 #: The optional packages that examples import.
 NEEDS = {
+    "robots": ("pyarrow",),
     "huggingface": ("datasets",),
     "webdataset_shards": ("webdataset",),
     "webloader": ("webdataset",),

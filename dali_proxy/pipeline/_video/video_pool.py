@@ -24,7 +24,7 @@ from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.types import DALIImageType
 
 _VIDEOS = 1024  # indexes of videos to keep
-_DECODERS = 32  # open videos between two groups
+_DECODERS, _GPU_DECODERS = 32, 8  # open videos between two groups; on a GPU, each takes its memory
 _SHARE = 4  # a group is decoded as a whole if it needs at most 1 / _SHARE of the pool
 
 Frames = Mapping[tuple[PooledVideo, int], Any]
@@ -88,7 +88,7 @@ class VideoPool:
         self._lock = new_lock(Level.VIDEO_POOL, "video pool")  # guards the fields below, and `PooledVideo`s
         self._videos: OrderedDict[tuple[str, DALIImageType], tuple[FileVersion | None, PooledVideo]] = OrderedDict()
         self._held = HeldFrames(0)
-        self._decoders = Decoders(_DECODERS)
+        self._decoders = Decoders(_DECODERS if device_id is None else _GPU_DECODERS)
         # Changes of the known requests, from any thread, without the lock.
         self._changes: deque[Ahead] = deque()
         #: Known requests for videos that no batch has needed yet, by source.
@@ -172,14 +172,20 @@ class VideoPool:
         errors: dict[tuple[PooledVideo, int], Exception] = {}
         first = True
         while True:
-            own, others = self._claim(needed, found, errors, first)
+            own: dict[tuple[PooledVideo, int], Flight] = {}
+            try:
+                others = self._claim(needed, found, errors, own, first)
+                flights = list(own.values())
+                self._decode_all(flights, run, kernels)
+            finally:
+                for flight in own.values():
+                    self._end(flight)
             first = False
-            if not own and not others:
+            if not flights and not others:
                 return found, errors
-            self._decode_all(own, run, kernels)
-            for flight in own:
+            for flight in flights:
                 errors.update({(flight.video, number): error for number, error in flight.errors.items()})
-            for flight in (*own, *others):
+            for flight in (*flights, *others):
                 flight.done.wait()
                 numbers = needed[flight.video].keys() & flight.frames.keys()
                 found.update({(flight.video, number): flight.frames[number] for number in numbers})
@@ -189,10 +195,10 @@ class VideoPool:
         needed: Mapping[PooledVideo, Counter[int]],
         found: dict[tuple[PooledVideo, int], Any],
         errors: Mapping[tuple[PooledVideo, int], Exception],
+        own: dict[tuple[PooledVideo, int], Flight],
         first: bool,
-    ) -> tuple[list[Flight], list[Flight]]:
-        """Add frames that are held to `found`. Return the groups to decode, and those that other threads decode."""
-        own: dict[tuple[PooledVideo, int], Flight] = {}
+    ) -> set[Flight]:
+        """Add frames that are held to `found`, groups to decode to `own`; return those that other threads decode."""
         others: set[Flight] = set()
         with self._lock:
             if first:
@@ -216,14 +222,10 @@ class VideoPool:
                     else:
                         flight = own[video, group] = video.flights[group] = Flight(video, group)
                         flight.needed.add(number)
-        return list(own.values()), list(others)
+        return others
 
     def _decode_all(self, flights: Sequence[Flight], run: Run, kernels: KernelContext | None) -> None:
-        try:
-            failed = run(lambda number: self._decode(flights[number], kernels), len(flights))
-        finally:
-            for flight in flights:
-                self._end(flight)
+        failed = run(lambda number: self._decode(flights[number], kernels), len(flights))
         if failed:  # not an error of a video: out of memory, for example
             raise failed[0][1]
 

@@ -101,6 +101,30 @@ def test_frames_are_exact(name: str, large: dict[str, Path]) -> None:
     decoder.close()
 
 
+@pytest.mark.parametrize("name", [*NAMES, "av1.mp4"])
+@pytest.mark.filterwarnings("ignore:.*decoded on the CPU")
+def test_frames_of_the_pool_equal_the_cpu(name: str, large: dict[str, Path]) -> None:
+    made = []
+    path = np.frombuffer(str(large[name]).encode(), np.uint8)
+    content = np.fromfile(large[name], np.uint8)
+    for device in ("cpu", "mixed"):
+        with Pipeline(batch_size=4, num_threads=2, device_id=0) as pipe:
+            source, frames = fn.external_source(name="source"), fn.external_source(name="frames")
+            pipe.set_outputs(
+                fn.io.video(source, frames=frames, device=device, pad_mode="constant", fill_value=[1, 2, 3])
+            )
+        wanted = [np.array(RANDOM[first : first + 4]) for first in range(0, 12, 4)] + [np.array([5, COUNT, 5])]
+        for _ in range(3):
+            (output,) = pipe.run(source=[path, path, content, path], frames=wanted)
+            made.append([np.array(sample) for sample in output.as_cpu().samples])
+        pipe.close()
+    for ours in made[1:]:
+        for each, other, numbers in zip(ours, made[0], wanted, strict=True):
+            close(each, other)
+            shown = [number_of(frame) for frame, number in zip(each, numbers, strict=True) if number < COUNT]
+            assert shown == [number for number in numbers if number < COUNT]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_frames_equal_the_cpu(name: str, large: dict[str, Path]) -> None:
     decoded = [decode_by_operator(large[name], device) for device in (None, 0)]

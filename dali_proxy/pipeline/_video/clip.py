@@ -21,6 +21,7 @@ from dali_proxy.pipeline._video.contexts import Contexts
 from dali_proxy.pipeline._video.index import FrameIndex, count_frames, index_packets
 from dali_proxy.pipeline._video.missing import any_title, require_av
 from dali_proxy.pipeline._video.nvdec import Encoding, acceleration, cuda_current, refusal, require_nvdec
+from dali_proxy.pipeline._video.packet_table import PacketTable, row_of
 from dali_proxy.pipeline._video.whole import whole
 from dali_proxy.pipeline.errors import DecodeError, DeviceError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -72,6 +73,8 @@ class Clip:
         self._index: FrameIndex | None = None
         self._encoding: Encoding | None = None  # known with the index
         self._header_count: int | None = None  # number of frames in the header; 0 if unreliable
+        #: The packets of a local MP4, to read exactly the bytes of a group; known with the index.
+        self.table: PacketTable | None = None
         self._stamped = False  # whether the container stores time stamps of packets; known with the index
 
     @property
@@ -230,15 +233,35 @@ class Clip:
             if self._version is None:
                 yield f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
                 return
-            try:
-                descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            except OSError as error:
-                raise PipelineError(error.strerror or str(error)) from error
-            try:
-                self._check(os.fstat(descriptor))
+            with self._descriptor(source) as descriptor:
                 yield f"file:/proc/self/fd/{descriptor}"  # another file may get its name at any time
-            finally:
-                os.close(descriptor)
+
+    @contextmanager
+    def _descriptor(self, path: str) -> Iterator[int]:
+        """Open the requested version of a local file."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise PipelineError(error.strerror or str(error)) from error
+        try:
+            self._check(os.fstat(descriptor))
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def read(self, count: int, offset: int) -> bytes:
+        """Return bytes of the requested version of a local file.
+
+        Raises:
+            DecodeError: the file ends before.
+            PipelineError: it can't be read, or was changed.
+        """
+        assert isinstance(self._source, str)
+        with self._descriptor(local_path(self._source)) as descriptor:
+            content = os.pread(descriptor, count, offset)
+        if len(content) < count:
+            raise DecodeError("it is truncated")
+        return content
 
     def check_version(self) -> None:
         """Check that a local file is still the version that was requested.
@@ -274,12 +297,17 @@ class Clip:
             self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details)
             self._stamped = container.format.name.startswith(("mov", "matroska"))
             may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
-            index = index_packets(whole(container.demux(stream), stream), stream.time_base, may_lie)
+            rows: list[Any] | None = [] if self._version is not None and container.format.name[:3] == "mov" else None
+            packets = whole(container.demux(stream), stream)
+            noted = packets if rows is None else _noted(packets, rows)
+            index = index_packets(noted, stream.time_base, may_lie)
             rate = stream.average_rate or Fraction(25)
         if index is None:
             container, stream = self._open()
             with container:
                 return count_frames(sum(1 for _ in container.decode(stream)), rate)
+        if rows is not None and index.keys[0] == 0:
+            self.table = PacketTable.from_packets(rows, index, self.read)
         return index if index.keys[0] == 0 else self._without_orphans(index)
 
     def _without_orphans(self, index: FrameIndex) -> FrameIndex:
@@ -294,6 +322,14 @@ class Clip:
                 shown.append(frame.pts)
         decodable = np.isin(index.times, shown) | (index.times >= first)
         return replace(index, times=index.times[decodable], keys=index.keys - np.count_nonzero(~decodable))
+
+
+def _noted(packets: Iterator[Any], rows: list[Any]) -> Iterator[Any]:
+    """Yield packets unchanged, and append their rows of a `PacketTable`."""
+    for packet in packets:
+        if packet.size:
+            rows.append(row_of(packet))
+        yield packet
 
 
 @cache

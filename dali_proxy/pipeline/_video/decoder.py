@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Decoder:
         self._frames: Iterator[Any] = iter(())
         self._error: Exception | None = None  # the last error of FFmpeg
         self._unreferenced = Unreferenced("", None)
+        self._last = 0  # number of the last wanted frame
         self._goal = 0  # time stamp of the next wanted frame
         self._skipped: set[int] = set()  # frames that don't appear because their packets aren't decoded
         self.next = self.decoded = 0
@@ -49,6 +51,7 @@ class Decoder:
         Raises:
             DecodeError: a frame can't be decoded. Callers add the name of the video with `Clip.errors`.
         """
+        self._last = wanted[-1] if wanted else 0
         for frame in wanted:
             yield frame, self._find(frame)
 
@@ -98,16 +101,34 @@ class Decoder:
         yield None
 
     def _open(self, contexts: Contexts | None) -> None:
+        self._skipped.clear()
+        self._frames = iter(())
+        self.next = len(self._index)
+        if self.clip.table is not None:
+            self._context = None if contexts is None else contexts.take(self.clip.encoding)
+            if self._context is not None:
+                self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
+                return
         self._container, self._stream, self._context = self.clip.open(contexts)
         if self._index.seekable:
             self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
         self._frames = self._decode_packets(self._container.demux(self._stream))
-        self._skipped.clear()
         self.next = 0
 
     def _seek(self, key: int) -> bool:
         """Seek to a key frame, or to an earlier one; return whether it succeeded."""
         frame = int(self._index.keys[key])
+        table = self.clip.table
+        if table is not None:
+            start = table.start(frame)
+            if start is None:
+                return False
+            self._context.flush_buffers()
+            packets = table.packets(start, max(frame, self._last), self.clip.read, self._index.time_base)
+            self._frames = self._decode_packets(itertools.chain(packets, [None]))
+            self._skipped.clear()
+            self.next = frame
+            return True
         self._container.seek(int(self._index.times[frame]), stream=self._stream)
         self._context.flush_buffers()
         packets = self._container.demux(self._stream)
@@ -126,7 +147,13 @@ class Decoder:
         if first is not None:
             yield from self._context.decode(first)
         for packet in packets:
-            if packet.size and packet.pts is not None and packet.pts < self._goal and packet in self._unreferenced:
+            if (
+                packet is not None
+                and packet.size
+                and packet.pts is not None
+                and packet.pts < self._goal
+                and packet in self._unreferenced
+            ):
                 number = self._index.number(packet.pts)
                 if number is not None:
                     self._skipped.add(number)

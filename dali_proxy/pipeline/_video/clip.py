@@ -6,7 +6,7 @@ import io
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -18,6 +18,7 @@ from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._remote.data_file import Blocks, DataFile
 from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline._video.contexts import Contexts
+from dali_proxy.pipeline._video.hollow_file import HollowFile
 from dali_proxy.pipeline._video.index import FrameIndex, count_frames, index_packets
 from dali_proxy.pipeline._video.missing import any_title, require_av
 from dali_proxy.pipeline._video.nvdec import Encoding, acceleration, cuda_current, refusal, require_nvdec
@@ -26,7 +27,7 @@ from dali_proxy.pipeline._video.whole import whole
 from dali_proxy.pipeline.errors import DecodeError, DeviceError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array
 
-_FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
+_FROM_MEMORY, _FROM_HEADER = 1 << 20, 1 << 15  # bytes that FFmpeg asks for at a time
 # FFmpeg would also accept texts and images as videos, and read files and addresses that playlists name.
 _CONTAINERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,live_flv,asf,ogg,mxf,nut,dv,rm,wtv,ivf,gif,"
@@ -183,19 +184,23 @@ class Clip:
                 raise PipelineError(f"can't read {self.name}: {reason}") from error
             raise DecodeError(f"{self.name} can't be decoded: {reason}") from error
 
-    def _open(self, probe: bool = True, **options: Any) -> tuple[Any, Any]:
+    def _open(self, probe: bool = True, file: HollowFile | None = None, **options: Any) -> tuple[Any, Any]:
         """Return a PyAV container and its video stream.
 
         Args:
+            file: stream to read in place of the video; its packets aren't parsed.
             probe: let FFmpeg decode one or more frames to find the decoder's parameters. It takes 20 ms at 1080p.
             options: options for PyAV.
         """
         options["options"] = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
         if not probe:  # FFmpeg would read on until its decoder knows all parameters
             options["options"].update(skip_frame="all", analyzeduration="1")
-        with self._opened() as source:
+        if file is not None:
+            options["options"].update(fflags="noparse", analyzeduration="1")
+        with self._opened() if file is None else nullcontext(file) as source:
             try:
-                container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)
+                size = _FROM_MEMORY if file is None else _FROM_HEADER
+                container = self._av.open(source, buffer_size=size, **any_title(self._av), **options)
             except self._av.ArgumentError as error:
                 raise DecodeError("it isn't a video container, or is damaged") from error
         try:
@@ -289,26 +294,58 @@ class Clip:
             return len(entries)
 
     def _make_index(self) -> FrameIndex:
+        index = self._index_header() if self._version is not None else None
+        if index is not None:
+            return index
         container, stream = self._open()
         with container:
-            decoder = stream.codec_context
-            codec = decoder.codec.canonical_name
-            details = decoder.extradata, decoder.codec_tag, decoder.profile, decoder.has_b_frames, stream.time_base
-            self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details)
-            self._stamped = container.format.name.startswith(("mov", "matroska"))
-            may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
-            rows: list[Any] | None = [] if self._version is not None and container.format.name[:3] == "mov" else None
-            packets = whole(container.demux(stream), stream)
-            noted = packets if rows is None else _noted(packets, rows)
-            index = index_packets(noted, stream.time_base, may_lie)
+            index = self._index_packets(container, stream)
             rate = stream.average_rate or Fraction(25)
         if index is None:
             container, stream = self._open()
             with container:
                 return count_frames(sum(1 for _ in container.decode(stream)), rate)
-        if rows is not None and index.keys[0] == 0:
-            self.table = PacketTable.from_packets(rows, index, self.read)
         return index if index.keys[0] == 0 else self._without_orphans(index)
+
+    def _index_header(self) -> FrameIndex | None:
+        """Return the index of a local MP4 without reading the data of its packets; None if its header doesn't suffice.
+
+        FFmpeg's parsers, which need the data, may find key frames that the header doesn't list. If it lists all frames
+        as key frames, it may lack the list, so only the parsers know them.
+        """
+        assert isinstance(self._source, str)
+        with self._descriptor(local_path(self._source)) as descriptor:
+            if os.pread(descriptor, 4, 4) != b"ftyp":
+                return None
+            try:
+                file = HollowFile(descriptor)
+                container, stream = self._open(file=file)
+                with container:
+                    entries = (entry for each in container.streams for entry in each.index_entries)
+                    file.leave_out((entry.pos, entry.size) for entry in entries)
+                    index = self._index_packets(container, stream)
+            except PipelineError:  # reading the data raises it again, or succeeds
+                return None
+            except self.decoding_errors:
+                return None
+        return None if index is None or index.keys[0] != 0 or len(index.keys) == len(index) else index
+
+    def _index_packets(self, container: Any, stream: Any) -> FrameIndex | None:
+        """Return the index of an open video; None if its time stamps don't suffice. Sets `encoding` and `table`."""
+        decoder = stream.codec_context
+        codec = decoder.codec.canonical_name
+        details = decoder.extradata, decoder.codec_tag, decoder.profile, decoder.has_b_frames, stream.time_base
+        self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details)
+        self._stamped = container.format.name.startswith(("mov", "matroska"))
+        may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
+        rows: list[Any] = []
+        packets = whole(container.demux(stream), stream)
+        has_table = self._version is not None and container.format.name.startswith("mov")
+        index = index_packets(_noted(packets, rows) if has_table else packets, stream.time_base, may_lie)
+        self.table = None
+        if has_table and index is not None and index.keys[0] == 0:
+            self.table = PacketTable.from_packets(rows, index, self.read)
+        return index
 
     def _without_orphans(self, index: FrameIndex) -> FrameIndex:
         """Drop frames before the first key frame whose reference frames are missing, as in a cut video."""

@@ -59,9 +59,8 @@ class PacketTable:
         order = np.argsort(shown, kind="stable")
         if not np.array_equal(shown[order], index.times):
             return None
-        for row in (rows[0], rows[-1]):
-            if read(min(row[1], _PROBE), row[0]) != row[5]:
-                return None
+        if read(min(rows[0][1], _PROBE), rows[0][0]) != rows[0][5]:
+            return None
         return cls(positions, sizes, shown, decoded, keys.astype(bool), order, np.maximum.accumulate(order) + 1)
 
     def start(self, frame: int) -> int | None:

@@ -110,6 +110,7 @@ class Counters:
     video_limit: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
+    cache_loaded: int = 0
     cache_refused: int = 0
     cache_evicted: int = 0
     cache_seconds_saved: float = 0.0

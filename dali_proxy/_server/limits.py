@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dali_proxy._common.core_budget import Shares
 from dali_proxy._host import HOSTS
 from dali_proxy._transport.origin import MAX_SAMPLES
+from dali_proxy.pipeline._cache.options import CacheOptions
 from dali_proxy.pipeline._definition.serializing import with_graph
 from dali_proxy.pipeline._ranks import current_ranks
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingSizeError
@@ -44,6 +45,17 @@ def with_default_threads(pipeline: Pipeline) -> Pipeline:
     if pipeline.num_threads >= 1 or not current_ranks().source:
         return pipeline
     return with_arguments(pipeline, num_threads=Shares.of_rank().num_threads)
+
+
+def with_cache(pipeline: Pipeline, cache: Any) -> Pipeline:
+    """Return a pipeline with a server's argument `cache`; None keeps that of the pipeline.
+
+    Raises:
+        ArgumentValueError: the argument has a wrong size.
+    """
+    if cache is None:
+        return pipeline
+    return with_arguments(pipeline, cache=CacheOptions.from_argument(cache, "DALIServer: cache").plain())
 
 
 def with_arguments(pipeline: Pipeline, **arguments: Any) -> Pipeline:

@@ -24,6 +24,8 @@ _COUNTERS = {
     "video_decoded": "frames that io.video decoded",
     "video_used": "frames that samples got from io.video",
     "video_hits": "frames of these that were in its pool",
+    "cache_hits": "decoded samples that the cache had",
+    "cache_misses": "samples that the cache didn't have",
 }
 _SECONDS = {
     "busy": "time during which the pipeline was busy",
@@ -77,6 +79,7 @@ class MetricsCollector:
         for name, text in _GAUGES.items():
             yield self._gauge(name, text, getattr(stats, name))
         yield self._gauge("memory_bytes", "memory of the server's process", stats.memory)
+        yield self._gauge("cache_bytes", "bytes of the cache in use", stats.cache_bytes)
         names = [*self._labels, "limit"]
         limit = self._families.GaugeMetricFamily(f"{_PREFIX}limited_by", "the part that limits the speed", labels=names)
         for each in ("training", "pipeline", "workers"):

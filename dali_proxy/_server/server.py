@@ -7,7 +7,7 @@ import inspect
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ from dali_proxy._server.limits import (
     check_choices,
     check_limits,
     check_sizes,
-    with_arguments,
+    with_cache,
     with_default_threads,
 )
 from dali_proxy._server.metrics import MetricsCollector
@@ -47,7 +47,6 @@ from dali_proxy.pipeline._concurrency.finalizers import Finalizer
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._definition.serializing import on_cpu, serialize_for_host
 from dali_proxy.pipeline._ipc.signals import deferred_signals
-from dali_proxy.pipeline._size_limit import as_bytes
 from dali_proxy.pipeline.errors import ArgumentMismatchError, PipelineError
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class DALIServer:
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
         num_workers: int = 0,
-        cache: int | str | None = None,
+        cache: int | str | Mapping[str, Any] | None = None,
         cluster: RayCluster | None = None,
         name: str | None = None,
         attach: bool = False,
@@ -159,8 +158,7 @@ class DALIServer:
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
-        pipeline = with_default_threads(on_cpu(pipeline) if device == "cpu" else pipeline)
-        pipeline = pipeline if cache is None else with_arguments(pipeline, cache=as_bytes(cache, "DALIServer: cache"))
+        pipeline = with_cache(with_default_threads(on_cpu(pipeline) if device == "cpu" else pipeline), cache)
         check_sizes(pipeline)
         self.cluster = cluster
         if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it
@@ -172,7 +170,7 @@ class DALIServer:
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
-        self._device = device
+        self._device, self._cache = device, cache
         self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic
         self.mode = mode
@@ -409,8 +407,9 @@ class DALIServer:
                 raise ProxyError("replace: other processes use the server, too: make a new one")
             if is_function(pipeline):
                 arguments = {**arguments_for_another(self.pipeline, self.given_seed), **arguments}
-            options: dict[str, Any] = {"mode": self.mode, "placement": self._placing.wanted, "device": self._device}
-            other = DALIServer(pipeline, **options, cluster=self.cluster, **arguments)  # checks the arguments
+            kept = {"mode": self.mode, "device": self._device, "cluster": self.cluster, "cache": self._cache}
+            options: dict[str, Any] = {**kept, "placement": self._placing.wanted, **arguments}
+            other = DALIServer(pipeline, **options)  # checks the arguments
             check_replacement(self.endpoint, other.endpoint)
             if self._copied and not (self.placement == other.placement == "server"):
                 raise ProxyError("replace: another process runs a stage of the old pipeline: make a new server")

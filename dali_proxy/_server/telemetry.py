@@ -273,6 +273,7 @@ class ServerStats(Counters):
         video_limit: largest such size.
         cache_hits: number of decoded samples that the cache had.
         cache_misses: number of samples that it didn't have.
+        cache_loaded: number of samples that were read from its folder.
         cache_refused: number of samples that it had no room for.
         cache_evicted: number of samples that weren't used any more, and gave their memory to others.
         cache_seconds_saved: processor time that the hits would have taken without the cache, minus what they took.

@@ -23,12 +23,14 @@ class Part(NamedTuple):
     """One array of a value.
 
     Attributes:
-        block: its memory, which stays allocated as long as this object exists.
+        owner: its memory, which stays allocated as long as this object exists.
+        address: the address of its first element.
         dtype: its dtype.
         shape: its shape.
     """
 
-    block: Block
+    owner: Any
+    address: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
@@ -63,6 +65,7 @@ class MemoryTier:
     Attributes:
         limit: see above.
         array: the memory of all values. The system allocates it when it is written.
+        address: its address.
         evicted: number of evicted values.
         promised: number of values that have memory, but aren't added yet.
     """
@@ -74,6 +77,7 @@ class MemoryTier:
         memory.madvise(mmap.MADV_HUGEPAGE)  # a page fault for 4 KiB would take as long as to fill them
         memory.madvise(mmap.MADV_DONTFORK)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
+        self.address: int = self.array.ctypes.data
         self.evicted = self.promised = 0
         self._allocator = create_allocator(0, self.array)
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # the least recently used ones first

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dali_proxy.pipeline._cache.options import CacheOptions
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._definition.output_declarations import OutputDeclarations
 from dali_proxy.pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 from dali_proxy.pipeline._executor import ExecutorConfig
 from dali_proxy.pipeline._external_source.parallel.pickler import SourcePickler
 from dali_proxy.pipeline._rng import fresh_seed
-from dali_proxy.pipeline._size_limit import as_bytes
 from dali_proxy.pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,
@@ -63,7 +63,7 @@ class PipelineArguments:
     output_layout: Any = None
     stream_policy: StreamPolicy | None = None
     concurrency: OperatorConcurrency | None = None
-    cache: int | str = 0
+    cache: Any = 0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_threads", "seed", "max_streams", "default_cuda_stream_priority"):
@@ -96,7 +96,7 @@ class PipelineArguments:
             if not isinstance(getattr(self, name), enum | None):
                 raise ArgumentTypeError(f"Pipeline: {name} must be a {enum.__name__}, not {getattr(self, name)!r}")
         _ = self.output_declarations
-        object.__setattr__(self, "cache", as_bytes(self.cache or 0, "Pipeline: cache"))
+        object.__setattr__(self, "cache", CacheOptions.from_argument(self.cache, "Pipeline: cache").plain())
         self._check_depth()
         if not self.exec_pipelined and not self.exec_async and isinstance(self.prefetch_queue_depth, dict):
             raise ArgumentValueError(

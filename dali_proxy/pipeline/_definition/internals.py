@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -25,7 +25,6 @@ from dali_proxy.pipeline._graph.builder import GraphBuilder
 from dali_proxy.pipeline._graph.on_cpu import MovedGraph, move_to_cpu
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operators.decoding.input_parts import split_video
-from dali_proxy.pipeline._size_limit import as_bytes
 from dali_proxy.pipeline.errors import ArgumentTypeError, GraphError, PipelineError
 from dali_proxy.pipeline.tensors.moved import as_on_gpu
 
@@ -228,15 +227,20 @@ class PipelineInternals:
         assert self._sources is not None
         if self.arguments.enable_checkpointing:
             self._sources.warn_about_checkpoints()
+        ends = ExitStack()
         try:
-            if self.cache is None and self.arguments.cache:
-                self.cache = ValueCache(as_bytes(self.arguments.cache, "Pipeline: cache"))
             setup = self._iter_setup(default_setup)
+            if self.cache is None:
+                self.cache = ValueCache.from_argument(self.arguments.cache)
+                if self.cache is not None:
+                    ends.callback(self.cache.close)
             runner = PipelineRunner(self.graph, self.arguments, self._sources, setup, self.cache)
-            self._close_by(runner.close)
+            ends.callback(runner.close)
+            self._close_by(ends.close)
             if self.checkpoint is not None:
                 runner.restore(self.checkpoint.position)
         except BaseException:
+            ends.close()
             self.close()
             self._sources = None
             raise

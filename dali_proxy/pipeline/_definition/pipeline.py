@@ -68,7 +68,8 @@ class Pipeline(PipelineViews):
         stream_policy: accepted; all operators of a batch share a CUDA stream.
         concurrency: accepted; operators of different stages always run at the same time.
         cache: bytes of memory for decoded samples, such as "8GB": later epochs then don't decode them again. The
-            results are the same; `explain` says which operators it concerns.
+            results are the same; `explain` says which operators it concerns. A dict such as {"memory": "8GB",
+            "folder": "/nvme/me/cache", "disk": "100GB"} adds files on a local disk, which survive the process.
 
     Raises:
         ArgumentTypeError, ArgumentValueError: an argument can't be used.
@@ -115,7 +116,7 @@ class Pipeline(PipelineViews):
         output_layout: str | Sequence[str | None] | None = None,
         stream_policy: StreamPolicy | None = None,
         concurrency: OperatorConcurrency | None = None,
-        cache: int | str = 0,
+        cache: int | str | Mapping[str, Any] = 0,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
         if arguments.pop("experimental_exec_dynamic") is not None:

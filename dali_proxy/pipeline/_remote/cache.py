@@ -24,6 +24,7 @@ _HEAD = struct.Struct("<8sQI")
 _MARK = b"dalicac2"
 _UNFINISHED = ".tmp"
 _TOUCH = 60.0  # seconds between two updates of the time when a file was used
+_LOOK = 60.0  # seconds until a full cache looks for files to evict again
 _KEPT = 0.9  # share of the limit that eviction leaves
 _DEFAULT_LIMIT = 10 << 30
 _open_privately = partial(os.open, mode=0o600)
@@ -41,6 +42,8 @@ class DiskCache:
     Args:
         folder: folder of the cache, which is created if it is missing.
         limit: largest sum of the sizes of its files, in bytes.
+        least_age: seconds after its last use for which a file isn't evicted. New content isn't stored while there is no
+            room.
 
     Example:
         >>> import tempfile
@@ -51,9 +54,11 @@ class DiskCache:
         (b'content', None)
     """
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    def __init__(self, folder: Path, limit: int, least_age: float = 0.0) -> None:
         self.folder = folder
         self.limit = limit
+        self._least_age = least_age
+        self._full_until = 0.0  # no file can be evicted before: listing them all takes long
         self._warned = False
 
     def get(self, key: str) -> bytes | None:
@@ -77,11 +82,11 @@ class DiskCache:
             return None
         return content[_HEAD.size :]
 
-    def put(self, key: str, content: bytes) -> None:
-        """Store the content of a key, unless it is larger than the whole cache."""
+    def put(self, key: str, content: bytes) -> bool:
+        """Store the content of a key, unless there is no room for it. Return whether it is stored."""
         size = _HEAD.size + len(content)
-        if size > self.limit:
-            return
+        if size > self.limit or time.monotonic() < self._full_until:
+            return False
         path = self._path(key)
         unfinished = f"{path}.{os.getpid()}-{time.monotonic_ns()}{_UNFINISHED}"
         try:
@@ -93,7 +98,8 @@ class DiskCache:
                         total = self._evict(int(self.limit * _KEPT) - size, size)
                         if total + size > self.limit:  # other processes are writing too much at this moment
                             self._set_total(total)
-                            return
+                            self._full_until = time.monotonic() + _LOOK if self._least_age else 0.0
+                            return False
                     self._set_total(total + size)  # first: a process that is killed here must not lower the sum
                     stream = files.enter_context(open(unfinished, "xb", buffering=0, opener=_open_privately))
                     fcntl.flock(stream, fcntl.LOCK_EX)  # until the file has its name, or this process was killed
@@ -104,6 +110,7 @@ class DiskCache:
                     left = left[stream.write(left) :]
                 with self._locked():  # an eviction, which lists files meanwhile, could miss both names
                     os.replace(unfinished, path)
+            return True
         except OSError as error:
             pass_on_interrupt(error)
             with suppress(OSError):
@@ -111,6 +118,7 @@ class DiskCache:
             if not self._warned:
                 self._warned = True
                 warnings.warn(f"the cache {str(self.folder)!r} isn't used: {error}", RuntimeWarning, stacklevel=2)
+            return False
 
     def _path(self, key: str) -> str:
         name = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
@@ -153,7 +161,8 @@ class DiskCache:
                         status = entry.stat()
                         total += status.st_size
                         unfinished = entry.name.endswith(_UNFINISHED)
-                        if not unfinished or _is_abandoned(entry.path):
+                        is_old = time.time() - status.st_mtime >= self._least_age
+                        if is_old if not unfinished else _is_abandoned(entry.path):
                             files.append((0.0 if unfinished else status.st_mtime, status.st_size, entry.path))
         staying = total - sum(size for _, size, _ in files)
         for _, size, path in sorted(files):

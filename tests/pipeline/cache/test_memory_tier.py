@@ -19,7 +19,7 @@ def look_up(tier: MemoryTier, key: bytes, size: int = VALUE) -> bool:
     blocks = tier.allocate([size])
     if blocks is not None:
         tier.promised -= 1
-        tier.add(key, (Part(blocks[0], np.dtype(np.uint8), (size,)),), ("",))
+        tier.add(key, (Part(blocks[0], tier.address + blocks[0].offset, np.dtype(np.uint8), (size,)),), ("",))
     return False
 
 
@@ -76,7 +76,7 @@ def test_evicted_value_stays_valid_while_it_is_read() -> None:
     look_up(tier, b"a")
     (entry,) = tier.find([b"a"])
     assert entry is not None
-    offset = entry.parts[0].block.offset
+    offset = entry.parts[0].owner.offset
     for number in range(20):
         look_up(tier, str(number).encode())
     assert b"a" not in tier

@@ -53,7 +53,7 @@ class Run:
     def __init__(
         self,
         describe: Callable[[Any], Any],
-        cache: int | str = "100MB",
+        cache: Any = "100MB",
         shared: ValueCache | None = None,
         **others: int,
     ) -> None:
@@ -189,7 +189,8 @@ def test_samples_that_do_not_fit_together_raise_the_same_error(tmp_path: Path) -
     for file in files:
         Run(fn.decoders.numpy, shared=cache).batch([file])
     for pair in (files[:2], files[::2]):
-        assert str(failed(Run(fn.decoders.numpy, shared=cache), pair)) == str(failed(Run(fn.decoders.numpy, 0), pair))
+        cached, plain = Run(fn.decoders.numpy, shared=cache, num_threads=1), Run(fn.decoders.numpy, 0, num_threads=1)
+        assert str(failed(cached, pair)) == str(failed(plain, pair))
 
 
 def test_pipelines_with_one_cache_use_the_values_of_each_other(encoded: Samples) -> None:
@@ -214,3 +215,15 @@ def test_times_of_operators_are_measured(encoded: Samples) -> None:
 def test_invalid_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="Pipeline: cache must be a number of bytes, such as \"4G\", not 'many'"):
         Pipeline(batch_size=1, num_threads=1, device_id=None, cache="many")
+
+
+def test_values_in_a_folder_serve_the_next_process(encoded: Samples, tmp_path: Path) -> None:
+    cache = {"memory": "1MB", "folder": str(tmp_path / "cache"), "disk": "100MB"}
+    for describe in (resized, resized_and_whole):
+        expected = Run(describe, 0).epochs(encoded, 1)
+        for loaded in (False, True):
+            run = Run(describe, cache)
+            check_equal(run.epochs(encoded, 1), expected)
+            report = run.report
+            run.pipe.close()
+            assert (report["cache_misses"], report["cache_loaded"]) == ((0, 24) if loaded else (24, 0))

@@ -42,7 +42,7 @@ class CachedStep(Step):
 
     def __init__(self, planned: PartStep, steps: Sequence[Step], cache: ValueCache, reading_gpu: int | None) -> None:
         super().__init__(planned.nodes)
-        self.members, self._cache, self._key = tuple(steps), cache, planned.key
+        self.members, self._cache, self._key = tuple(steps), cache, planned.key + cache.software
         self._sources, self._results = planned.sources, planned.results
         self._for_gpu, self._buffers = reading_gpu is not None, BufferPool(pin_for=reading_gpu)
         self.units = tuple([unit for step in steps for unit in step.units])
@@ -57,7 +57,7 @@ class CachedStep(Step):
         begun = spent()
         sources = _on_cpu(batch, self._sources)
         keys = sample_keys(self._key, sources, self._cache.seed, batch.pool)
-        entries = self._cache.find(keys)
+        entries = self._cache.find(keys, batch.pool)
         missing = np.array([sample for sample, entry in enumerate(entries) if entry is None], np.int64)
         if len(missing) == len(entries):
             self._compute(batch)
@@ -111,7 +111,7 @@ class CachedStep(Step):
             return None
         pointers, shapes = np.empty(batch.size, np.int64), np.empty((batch.size, ndim), np.int64)
         samples = [sample for sample, _, _ in found]
-        pointers[samples] = [self._cache.address(part) for _, part, _ in found]
+        pointers[samples] = [part.address for _, part, _ in found]
         shapes[samples] = [part.shape for _, part, _ in found]
         owners: list[Any] = [entries]
         if len(missing):

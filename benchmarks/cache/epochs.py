@@ -1,0 +1,126 @@
+"""Processor time of epochs: without a cache, the first and the second epoch with one, and torch with a cache."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.cache.files import Bytes, draw_files
+from benchmarks.crop import random_window
+from dali_proxy import Pipeline, fn, types
+
+_BATCH = 32
+_SIZE = 224
+_MEAN, _STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+
+
+def _crops(encoded: Any) -> Any:
+    return fn.random_resized_crop(fn.decoders.image(encoded), size=(_SIZE, _SIZE))
+
+
+def _resized(encoded: Any) -> Any:
+    return fn.resize(fn.decoders.image(encoded), resize_shorter=256)
+
+
+#: What comes before the crop, the flip and the normalisation: the cache holds whole images, or resized ones.
+PIPELINES: dict[str, Callable[[Any], Any]] = {"whole": _crops, "resized": _resized}
+
+
+def measure_epochs(kind: str, name: str, count: int, rounds: int) -> dict[str, Any]:
+    """Return microseconds of processor time for an image, medians over rounds, and ratios of the same round.
+
+    Args:
+        kind: kind of the files; see `KINDS`.
+        name: the pipeline; see `PIPELINES`.
+        count: number of files.
+        rounds: number of rounds. In each, all contestants take turns.
+    """
+    drawn = draw_files(kind, 2 * count)
+    files, others = drawn[:count], drawn[count:]
+    plain = _make(name, 0)
+    _cost(plain, others)
+    times: dict[str, list[float]] = {key: [] for key in ("without", "first", "second", "torch first", "torch second")}
+    for _ in range(rounds):
+        cached = _make(name, "4GB")
+        _cost(cached, others)  # its buffers, whose pages would cost as much as the cache
+        times["without"].append(_cost(plain, files))
+        times["first"].append(_cost(cached, files))
+        times["second"].append(_cost(cached, files))
+        held = cached._internals.cache
+        nbytes = held.report()["cache_bytes"] / len(drawn) if held is not None else 0
+        cached.close()
+        known: dict[int, Any] = {}
+        times["torch first"].append(_torch_cost(name, files, known))
+        times["torch second"].append(_torch_cost(name, files, known))
+    plain.close()
+    rows = list(zip(*times.values(), strict=True))
+    return {
+        "kind": kind,
+        "pipeline": name,
+        "bytes of a file": round(sum(map(len, files)) / count),
+        "bytes in the cache": round(nbytes),
+        "microseconds": {key: round(statistics.median(each)) for key, each in times.items()},
+        "speed of the second epoch": round(statistics.median(plain / second for plain, _, second, _, _ in rows), 2),
+        "cost of a miss": round(statistics.median(first / plain - 1 for plain, first, *_ in rows), 3),
+        "beside torch with a cache": round(statistics.median(row[4] / row[2] for row in rows), 2),
+    }
+
+
+def _make(name: str, cache: int | str) -> Pipeline:
+    pipe = Pipeline(batch_size=_BATCH, num_threads=2, device_id=None, seed=1, cache=cache)
+    with pipe:
+        images = PIPELINES[name](fn.external_source(name="encoded"))
+        draws: dict[str, Any] = {"mirror": fn.random.coin_flip(), "crop_pos_x": fn.random.uniform(range=(0, 1))}
+        pipe.set_outputs(
+            fn.crop_mirror_normalize(images, crop=(_SIZE, _SIZE), mean=_MEAN, std=_STD, dtype=types.FLOAT, **draws)
+        )
+    pipe.build()
+    return pipe
+
+
+def _orders(count: int) -> Iterator[list[int]]:
+    order = torch.randperm(count).tolist()
+    yield from (order[begin : begin + _BATCH] for begin in range(0, count, _BATCH))
+
+
+def _cost(pipe: Pipeline, files: Sequence[Bytes]) -> float:
+    begin = time.process_time()
+    for order in _orders(len(files)):
+        pipe.run(encoded=[files[index] for index in order])
+    return (time.process_time() - begin) / len(files) * 1e6
+
+
+def _torch_cost(name: str, files: Sequence[Bytes], known: dict[int, Any]) -> float:
+    """Return the cost of an epoch of torch with a dictionary of decoded images, on the training's process."""
+    mean, scale = torch.tensor(_MEAN).view(1, 3, 1, 1), 1 / torch.tensor(_STD).view(1, 3, 1, 1)
+    begin = time.process_time()
+    for order in _orders(len(files)):
+        batch = torch.empty((len(order), 3, _SIZE, _SIZE))
+        for position, index in enumerate(order):
+            if index not in known:
+                decoded: Any = cv2.imdecode(files[index], cv2.IMREAD_COLOR)
+                image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+                if name == "resized":
+                    ratio = 256 / min(image.shape[:2])
+                    image = cv2.resize(image, None, fx=ratio, fy=ratio, interpolation=cv2.INTER_AREA)
+                known[index] = image
+            batch[position] = _cropped(known[index], name)
+        batch.sub_(mean).mul_(scale)
+    return (time.process_time() - begin) / len(files) * 1e6
+
+
+def _cropped(image: np.ndarray, name: str) -> torch.Tensor:
+    height, width = image.shape[:2]
+    if name == "whole":
+        x, y, width, height = random_window(width, height)
+        window = torch.from_numpy(image[y : y + height, x : x + width]).permute(2, 0, 1)[None]
+        return functional.interpolate(window, (_SIZE, _SIZE), mode="bilinear", antialias=True)[0]
+    x, y = int(np.random.default_rng().integers(width - _SIZE + 1)), (height - _SIZE) // 2
+    return torch.from_numpy(image[y : y + _SIZE, x : x + _SIZE]).permute(2, 0, 1)

@@ -58,7 +58,11 @@ class ForeignDraws:
         try:
             result = call()
         finally:
-            sys.setprofile(outer)
+            if outer is None or callable(outer):
+                sys.setprofile(outer)
+            else:  # the profiler of `python -m cProfile` in Python 3.11 and older
+                sys.setprofile(None)
+                outer.enable()
         states = self._read()
         self._drawn_from &= {key for key, state in states.items() if state != self._states[key]}
         self._states = states

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import cProfile
 import itertools
 import random
 import uuid
@@ -36,6 +37,14 @@ def test_traced_function_has_the_bits_of_calls_sample_by_sample() -> None:
             assert np.array_equal(image, images.at(sample))
             assert label == labels.at(sample)
     pipe.close()
+
+
+def test_function_is_traced_under_a_profiler_which_goes_on() -> None:
+    profile = cProfile.Profile()
+    with profile:
+        dynamic.trace(augment, batch_size=3, num_threads=1).close()
+        uuid.UUID(int=7)  # a call after the trace
+    assert any("uuid" in entry.code.co_filename for entry in profile.getstats() if hasattr(entry.code, "co_filename"))
 
 
 def branches(x: dynamic.Tensor) -> dynamic.Tensor:

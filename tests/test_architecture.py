@@ -18,6 +18,7 @@ FACTORY = "dali_proxy/pipeline/_concurrency/locks.py"
 #: Locks that the factory doesn't create.
 OTHER_LOCKS = {
     FACTORY: "the factory itself",
+    "dali_proxy/_loader/queues.py": "that of a pipe, which processes share",
     "dali_proxy/_transport/slot_view.py": "orders memory in finalizers; nothing waits for it",
 }
 

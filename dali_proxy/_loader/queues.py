@@ -13,17 +13,18 @@ import os
 import pickle
 import select
 import struct
+import threading
 import time
 import weakref
-from functools import cache, partial
+from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
-from multiprocessing.util import Finalize
-from queue import Empty, Full
+from multiprocessing.util import Finalize, register_after_fork
+from queue import Empty, SimpleQueue
 from queue import Queue as ThreadQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through, run_signal_handlers
 
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message, with its length field, that a pipe accepts atomically
@@ -31,71 +32,134 @@ _BUFFER_SIZE, _READ_SIZE = 1 << 12, 1 << 20  # bytes to read at once, at least a
 _LOOK = 60.0  # seconds after which a wait for the rest of a message is restarted
 _TURN = 0.05  # seconds between calls of signal handlers, during waits that can't call them
 _PATIENCE = 0.05  # seconds to wait for other writers: a full pipe may block their threads indefinitely
-
-if TYPE_CHECKING:
-    _Queue = Queue[Any]
-else:
-    _Queue = Queue
+_LOOK_FOR_PARENT = 1.0  # seconds between checks at the end of a process
 
 
-class DirectQueue(_Queue):
-    """A `multiprocessing.Queue` with one reader, in which the caller of `put` pickles and writes short messages itself.
+class DirectQueue:
+    """A queue like `multiprocessing.Queue`, in which the caller of `put` writes short messages itself.
 
     If a message is long, the pipe is full or another process is writing, a thread sends the message and all later ones,
-    in order, as in Python's queue. A worker exits if the queue is empty and the process that fills it is gone.
+    in order, as in Python's queue. One process reads; in each process, one thread at a time uses the queue. A worker
+    exits if the queue is empty and the process that fills it is gone.
+
+    Args:
+        context: creates the pipe and the lock, and starts the processes that get the queue.
     """
 
-    # Typeshed lacks these attributes of `multiprocessing.queues.Queue`.
-    _closed: bool
-    _opid: int  # id of the process that created the queue
-    _reader: Any
-    _sem: Any
-    _thread: Any
-    _wlock: Any
-    _writer: Any
+    def __init__(self, context: BaseContext) -> None:
+        self.__setstate__((*context.Pipe(duplex=False), context.Lock(), os.getpid()))
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._reader, self._writer, self._lock, self._owner
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._reader, self._writer, self._lock, self._owner = state
+        self._begin()
+        register_after_fork(self, DirectQueue._begin)
+
+    def _begin(self) -> None:
+        self._closed, self._joins = False, True
+        self._born_of = os.getppid()  # recorded as soon as this process has the queue
+        self._messages = _Messages(self._reader.fileno())
+        self._sender: _Sender | None = None
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Send an object. Never waits until it is read."""
+        if self._closed:
+            raise ValueError("the queue is closed")
         data = ForkingPickler.dumps(obj)
-        if not self._closed and self._thread is None and len(data) <= _AT_ONCE:
-            if not self._sem.acquire(block, timeout):
-                raise Full
-            if self._wlock.acquire(block, _PATIENCE):
+        if self._sender is None:
+            if len(data) <= _AT_ONCE and self._lock.acquire(True, _PATIENCE):
                 try:
                     if _is_ready(self._writer, select.POLLOUT):
                         self._writer.send_bytes(data)
                         return
                 finally:
-                    self._wlock.release()
-            self._sem.release()
-        super().put(Pickled(bytes(data)), block, timeout)
+                    self._lock.release()
+            self._sender = _Sender(self)
+        self._sender.messages.put(bytes(data))
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        try:
-            return super().get(block, timeout)
-        except Empty:
+        """Return the next object.
+
+        Raises:
+            Empty: none arrived in `timeout` seconds, or none is there and `block` is false.
+        """
+        if self._closed:
+            raise ValueError("the queue is closed")
+        if (timeout is not None or not block) and not self._messages.has_arrived((timeout or 0.0) if block else 0.0):
             if self.is_alone():  # torch notices only if the worker is a child of the process that started it
-                raise SystemExit from None
-            raise
+                raise SystemExit
+            raise Empty
+        return pickle.loads(self._messages.receive())
+
+    def close(self) -> None:
+        """End this process's use of the queue. Messages that it has put are still sent."""
+        self._closed = True
+        if self._sender is not None:
+            self._sender.end()
+
+    def join_thread(self) -> None:
+        """Wait until all messages are written, after `close`."""
+        if self._sender is not None:
+            self._sender.thread.join()
+
+    def cancel_join_thread(self) -> None:
+        """Don't wait at the end of this process until all messages are written."""
+        self._joins = False
+        if self._sender is not None and self._sender.join is not None:
+            self._sender.join.cancel()
 
     def is_alone(self) -> bool:
         """Return whether this process is a worker and the process that started it is gone."""
-        parent = multiprocessing.parent_process()
-        if parent is None or os.getpid() == self._opid:
-            return False
-        # Neither check is sufficient alone: processes that were forked alongside this one keep open the pipe through
-        # which Python sees that the parent is alive; and a forkserver, which may have forked this process, outlives it.
-        return os.getppid() != self._born_of or not parent.is_alive()
+        return _is_alone(self._owner, self._born_of)
 
-    def _reset(self, after_fork: bool = False) -> None:
-        super()._reset(after_fork)  # type: ignore[misc]
-        self._born_of = os.getppid()  # recorded as soon as this process has the queue
-        messages = _Messages(self._reader.fileno())  # this process is the only reader
-        self._poll = messages.has_arrived  # Python's creates a selector for each call
-        self._recv_bytes = messages.receive
 
-    def _start_thread(self) -> None:
-        super()._start_thread()  # type: ignore[misc]
-        Finalize(self, _give_up_alone, (weakref.ref(self),), exitpriority=0)
+class _Sender:
+    """Sends messages of a queue on a thread, which ends with the queue.
+
+    Args:
+        queue: the queue.
+
+    Attributes:
+        messages: the messages to send, in order.
+        thread: the thread.
+        end: ends the thread when all messages are written.
+        join: waits for the thread at the end of the process; None if the queue doesn't wait.
+    """
+
+    def __init__(self, queue: DirectQueue) -> None:
+        self.messages: SimpleQueue[bytes | None] = SimpleQueue()
+        arguments = (self.messages, queue._writer, queue._lock)
+        self.thread = threading.Thread(target=_send, args=arguments, name=f"{THREAD_PREFIX}long-messages", daemon=True)
+        self.thread.start()
+        self.end = Finalize(queue, self.messages.put, (None,), exitpriority=10)
+        self.join: Finalize | None = None
+        if queue._joins:
+            arguments_of_join = (weakref.ref(self.thread), queue._owner, queue._born_of)
+            self.join = Finalize(self.thread, _join, arguments_of_join, exitpriority=-5)
+
+
+def _send(messages: SimpleQueue[bytes | None], writer: Connection[Any, Any], lock: Any) -> None:
+    while (data := messages.get()) is not None:
+        with lock:
+            writer.send_bytes(data)
+
+
+def _join(thread: weakref.ref[threading.Thread], owner: int, born_of: int) -> None:
+    """Wait until all messages are written, unless the process that reads them is gone: this one has its pipe open."""
+    alive = thread()
+    while alive is not None and alive.is_alive() and not _is_alone(owner, born_of):
+        alive.join(_LOOK_FOR_PARENT)
+
+
+def _is_alone(owner: int, born_of: int) -> bool:
+    parent = multiprocessing.parent_process()
+    if parent is None or os.getpid() == owner:
+        return False
+    # Neither check is sufficient alone: processes that were forked alongside this one keep open the pipe through
+    # which Python sees that the parent is alive; and a forkserver, which may have forked this process, outlives it.
+    return os.getppid() != born_of or not parent.is_alive()
 
 
 class Pickled:
@@ -117,50 +181,16 @@ class Pickled:
 def with_direct_queues(context: BaseContext | None) -> BaseContext:
     """Return a copy of `context` (None: the default one) that creates direct queues.
 
-    Return `context` itself, with its queues, if it overrides them, or if Python's queues lack the private members that
-    `DirectQueue` uses.
+    Return `context` itself if it overrides Python's queues.
     """
     if context is None:
         context = multiprocessing.get_context()
     if type(context).Queue is not BaseContext.Queue or "Queue" in vars(context):
         return context
-    if not _has_known_members(context):
-        return context
-    context = copy.copy(context)
-    context.Queue = partial(DirectQueue, ctx=context)  # type: ignore[method-assign]
-    return context
-
-
-@cache
-@deferred_signals  # Python discards the exception of a handler that it calls while the queue's connections are freed
-def _has_known_members(context: BaseContext) -> bool:
-    """Return whether Python's queues have the private members that `DirectQueue` uses, with the known meaning."""
-    queue: Any = None
-    try:
-        queue = Queue(ctx=context)
-        known = queue._opid == os.getpid() and queue._thread is None and queue._closed is False
-        known &= {"_poll", "_recv_bytes"} <= vars(queue).keys() and callable(queue._start_thread)
-        Queue._reset(queue, False)  # type: ignore[attr-defined]
-        if not (known and queue._sem.acquire(True, 0.0) and queue._wlock.acquire(True, 0.0)):
-            return False
-        queue._writer.send_bytes(b"x")
-        expected = _Messages.LENGTH.pack(1) + b"x"
-        return _is_ready(queue._reader, select.POLLIN) and os.read(queue._reader.fileno(), 64) == expected
-    except Exception:  # noqa: BLE001  # any error means that a member differs; plain queues are always possible
-        return False
-    finally:
-        if queue is not None:
-            queue.close()
-
-
-def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
-    """At the end of a process, don't wait until all messages are written if the parent that reads them is gone.
-
-    Python's queues would wait forever, because this process has the pipe's other end open, too.
-    """
-    alive = queue()
-    if alive is not None and alive.is_alone():
-        alive.cancel_join_thread()
+    made = copy.copy(context)
+    # A queue with a limit, which torch doesn't make, is Python's.
+    made.Queue = lambda maxsize=0: context.Queue(maxsize) if maxsize > 0 else DirectQueue(context)  # type: ignore
+    return made
 
 
 def _is_ready(connection: Any, event: int, timeout: float = 0.0) -> bool:

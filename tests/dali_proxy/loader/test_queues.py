@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import multiprocessing
-import multiprocessing.connection
-import multiprocessing.queues
 import os
-import re
 import select
 import struct
 import subprocess
 import sys
 import threading
-import types
-from collections.abc import Iterator
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import _finalizer_registry  # type: ignore[attr-defined]
 from pathlib import Path
-from queue import Empty
+from queue import Empty, Full
 from typing import Any
 
 import numpy as np
@@ -31,7 +25,6 @@ import torch.multiprocessing
 
 import dali_proxy
 import pipeline
-from dali_proxy._loader import queues
 from dali_proxy._loader.queues import _AT_ONCE, DirectQueue, with_direct_queues
 from pipeline import fn
 from tests.environment import with_project
@@ -47,7 +40,7 @@ def _make(context: BaseContext | None = None) -> DirectQueue:
 
 
 def _feeders() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("QueueFeeder")]
+    return [thread.name for thread in threading.enumerate() if thread.name == "dali-long-messages"]
 
 
 def _double(taken: Any, given: Any) -> None:
@@ -116,7 +109,6 @@ def test_queue_with_a_part_of_a_message_is_empty() -> None:
     queue = _make()
     data = ForkingPickler.dumps("arrives in two parts")
     queue.put("first")
-    assert queue._sem.acquire()
     os.write(queue._writer.fileno(), struct.pack("!i", len(data)) + bytes(data[:5]))
     assert queue.get(timeout=PATIENCE_S) == "first"
     with pytest.raises(Empty):
@@ -141,7 +133,7 @@ def test_message_does_not_wait_for_the_lock() -> None:
     held, freed = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with queue._wlock:
+        with queue._lock:
             held.set()
             freed.wait()
 
@@ -161,7 +153,7 @@ _PARENT = """
 import multiprocessing
 import os
 import sys
-from queue import Empty
+from queue import Empty, Full
 
 from dali_proxy._loader.queues import with_direct_queues
 
@@ -228,10 +220,10 @@ def test_finalizers_of_queues_go_with_them() -> None:
 
 def test_expired_timeout_does_not_wait_forever() -> None:
     queue = _make()
-    assert not queue._poll(-1.0)  # as in a `get` whose timeout has expired before it polls
-    assert not queue._poll(0.0)
+    with pytest.raises(Empty):
+        queue.get(timeout=-1.0)
     queue.put(1)
-    assert queue._poll(-1.0)
+    assert queue.get(timeout=-1.0) == 1
 
 
 def test_queue_that_is_dropped_leaves_nothing_open() -> None:
@@ -263,10 +255,9 @@ def test_get_from_an_empty_queue() -> None:
     with pytest.raises(Empty):
         queue.get(timeout=0.01)
     with pytest.raises(Empty):
-        queue.get_nowait()
-    assert queue.empty()
+        queue.get(block=False)
     queue.put(1)
-    assert not queue.empty()
+    assert queue.get(block=False) == 1
 
 
 def test_closed_queue_refuses_messages() -> None:
@@ -288,57 +279,17 @@ def test_queues_of_the_user_stay() -> None:
 def test_existing_context_stays_unchanged() -> None:
     context = torch.multiprocessing.get_context("fork")
     with_direct_queues(context)
-    queue = context.Queue()
-    assert type(queue) is Queue
+    assert isinstance(context.Queue(), Queue)
 
 
-MEMBERS = (
-    "_closed", "_opid", "_poll", "_reader", "_recv_bytes", "_reset",
-    "_sem", "_start_thread", "_thread", "_wlock", "_writer",
-)  # fmt: skip
-
-
-def _rename(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace Python's queues by those of a Python that has another name for a private member."""
-    source = inspect.getsource(multiprocessing.queues)
-    renamed = types.ModuleType("multiprocessing.queues")
-    renamed.__package__ = "multiprocessing"
-    exec(re.sub(rf"\b{member}\b", f"{member}_renamed", source), vars(renamed))
-    monkeypatch.setattr(multiprocessing.queues, "Queue", renamed.Queue)
-    monkeypatch.setattr(queues, "Queue", renamed.Queue)
-
-
-@pytest.fixture(autouse=True)
-def unknown_queues() -> Iterator[None]:
-    """Let queues be examined again, because tests change them."""
-    queues._has_known_members.cache_clear()
-    yield
-    queues._has_known_members.cache_clear()
-
-
-@pytest.mark.parametrize("member", MEMBERS)
-def test_plain_queues_replace_direct_ones_where_a_private_member_is_missing(
-    member: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = multiprocessing.get_context("fork")
-    assert with_direct_queues(context) is not context
-    queues._has_known_members.cache_clear()
-    _rename(member, monkeypatch)
-    assert with_direct_queues(context) is context
-    queue = context.Queue()
-    queue.put("x")
-    assert queue.get(timeout=60) == "x"
+def test_queue_with_a_limit_is_that_of_python() -> None:
+    queue = with_direct_queues(None).Queue(1)
+    queue.put(1)
+    with pytest.raises(Full):
+        queue.put(2, block=False)
+    assert queue.get(timeout=PATIENCE_S) == 1
     queue.close()
     queue.join_thread()
-
-
-def test_plain_queues_replace_direct_ones_where_messages_have_another_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    def send(connection: Any, data: Any) -> None:
-        connection._send(struct.pack("!q", len(data)) + bytes(data))
-
-    monkeypatch.setattr(multiprocessing.connection.Connection, "_send_bytes", send)
-    context = multiprocessing.get_context("fork")
-    assert with_direct_queues(context) is context
 
 
 class _Numbers(torch.utils.data.Dataset[Any]):
@@ -355,15 +306,6 @@ class _Numbers(torch.utils.data.Dataset[Any]):
 @pipeline.pipeline_def(batch_size=8, num_threads=1, device_id=None)
 def _same() -> Any:
     return fn.external_source(name="arrays")
-
-
-def test_loader_works_with_plain_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    _rename("_opid", monkeypatch)
-    with dali_proxy.DALIServer(_same()) as server:
-        for _ in range(2):
-            batches = list(dali_proxy.DataLoader(server, _Numbers(server.proxy), 8, num_workers=2))
-            assert [number for _, numbers, _ in batches for number in numbers.tolist()] == list(range(64))
-            assert all(arrays[:, 0].tolist() == numbers.tolist() for arrays, numbers, _ in batches)
 
 
 @pytest.mark.timeout(60)

@@ -21,6 +21,7 @@ GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
 SCALE := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray
 CLUSTER := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray-train,test-stores
+RIVALS := $(VENV)/.installed-test,demo,bench,examples,video,parity,rivals
 DOCS := $(VENV)/.installed-docs
 
 # If Python may not write bytecode, each of the many processes that tests start compiles everything again.
@@ -28,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators generated docs clean
+.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs bench-rivals fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators generated docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +65,10 @@ bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU,
 
 bench-scale: $(SCALE) ## measure throughput, memory and the time to the first batch by ranks and nodes, in five minutes
 	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-rivals: $(RIVALS) ## compare loaders on eleven kinds of data, in fifteen minutes (ARGS="--jobs audio --rivals torch spdl": parts)
+	$(BIN)/python -m benchmarks.comparison $(ARGS)
+	$(BIN)/python -m docs.comparison
 
 bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.graphs --batches 32 --limit 240 $(ARGS)

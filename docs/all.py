@@ -23,6 +23,7 @@ GENERATORS = (
     "torchvision",
     "operators_speed",
     "graphs_speed",
+    "comparison",
     "drawings",
     "images",
     "recipes",

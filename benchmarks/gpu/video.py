@@ -9,9 +9,6 @@ or hangs is named, and the others continue.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.child import Caller, RivalError
+from benchmarks.ffmpeg import ffmpeg_found
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.session import without_paths
 from benchmarks.gpu.video_clips import CODECS, GROUP, LENGTH, Videos, make_videos
@@ -148,7 +146,7 @@ class Comparison:
             if reason is not None:
                 self._fail(rival, reason)
                 continue
-            with _ffmpeg_found(folder) if rival == "torchcodec" else nullcontext():
+            with ffmpeg_found(folder) if rival == "torchcodec" else nullcontext():
                 caller = Caller(rival, answer, rival, device_id(self.options), grace=GRACE)
             self.callers[rival] = caller
             stack.callback(caller.close)
@@ -235,32 +233,6 @@ class Comparison:
     def _fail(self, what: str, text: str) -> None:
         self.document["failures"][what] = without_paths(text)
         self.say(f"  LEFT OUT: {what}: {text.strip().splitlines()[-1]}")
-
-
-@contextmanager
-def _ffmpeg_found(folder: str) -> Iterator[None]:
-    """Let processes that start now find FFmpeg's libraries, by their usual names, in PyAV's wheel.
-
-    Args:
-        folder: Folder for links to them, which must exist as long as the processes.
-    """
-    spec = importlib.util.find_spec("av")
-    before = os.environ.get("LD_LIBRARY_PATH")
-    if spec is not None and spec.origin is not None:
-        libraries = Path(spec.origin).parent.parent / "av.libs"
-        for path in libraries.glob("lib*.so.*"):
-            named = re.fullmatch(r"(lib(?:av|sw)\w+)-\w+(\.so\.\d+)[.\d]*", path.name)
-            if named:
-                (Path(folder) / (named[1] + named[2])).symlink_to(path)
-        found = [folder, str(libraries), *([before] if before else [])]
-        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(found)
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ["LD_LIBRARY_PATH"] = before
-        else:
-            os.environ.pop("LD_LIBRARY_PATH", None)
 
 
 def main() -> int:

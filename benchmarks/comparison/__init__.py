@@ -1,0 +1,1 @@
+"""Compare loaders on several kinds of data: ``python -m benchmarks.comparison --help``."""

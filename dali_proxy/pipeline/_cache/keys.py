@@ -78,7 +78,7 @@ def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: T
     Args:
         part: description of the operators.
         inputs: the inputs of the part.
-        seed: secret of the cache, so that nobody can make data with the key of other data.
+        seed: secret of the cache, so that data with the key of other data is hard to make.
         pool: threads that read large samples.
     """
     kinds = [(str(each.table().dtype), each.ndim, each.layout()) for each in inputs]

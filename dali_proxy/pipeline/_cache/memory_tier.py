@@ -53,7 +53,7 @@ class Entry:
 class MemoryTier:
     """Values by key. The caller holds a lock for all calls.
 
-    Epochs use each value once, in another order each time. A cache that is smaller than the data set then loses by
+    Epochs use each value once, in a different order. A cache that is smaller than the data set then loses by
     every eviction: the new value isn't used earlier than the evicted one. So a full cache keeps what it has (as the
     cache MinIO of CoorDL, Mohan et al., VLDB 2021), and only evicts values that are out of use: those that weren't used
     for twice the longest time between two uses of a value (a protecting distance, Duong et al., MICRO 2012). Time is

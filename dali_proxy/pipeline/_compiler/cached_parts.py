@@ -75,7 +75,10 @@ def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
         elif node.branch:
             why = "decodes only some samples, in a branch"
         elif node.schema.random or any(edge.node in varying for edge in node.argument_inputs.values()):
-            why = "decodes another window in each epoch"
+            why = (
+                "decodes another window in each epoch. fn.decoders.image, with fn.crop or fn.slice behind it, gives "
+                "the same pixels, and the cache keeps its images"
+            )
         else:
             why = "reads data that changes in each epoch"
         reasons.append(f"not cached: {node.display} {why}")

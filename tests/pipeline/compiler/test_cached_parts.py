@@ -102,7 +102,7 @@ def test_decoder_in_a_branch_is_not_cached() -> None:
         (lambda x: fn.decoders.image(x), "fn.decoders.image (line 22); only for samples that aren't in the cache"),
         (
             lambda x: fn.decoders.image_random_crop(x),
-            "not cached: fn.decoders.image_random_crop decodes another window in each epoch",
+            "not cached: fn.decoders.image_random_crop decodes another window in each epoch. fn.decoders.image, with ",
         ),
         (
             lambda x: fn.decoders.image(fn.python_function(x, function=lambda data: data)),

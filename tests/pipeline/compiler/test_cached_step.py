@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -227,3 +228,47 @@ def test_values_in_a_folder_serve_the_next_process(encoded: Samples, tmp_path: P
             report = run.report
             run.pipe.close()
             assert (report["cache_misses"], report["cache_loaded"]) == ((0, 24) if loaded else (24, 0))
+
+
+@pytest.mark.parametrize("extension", [".jpg", ".png", ".webp"])
+def test_windows_of_whole_images_have_the_bits_of_decoded_windows(extension: str, encoded: Samples) -> None:
+    def decoded(data: Any) -> Any:
+        position = fn.random.uniform(range=(0, 1), seed=4)
+        return (
+            fn.decoders.image_random_crop(data, seed=7),
+            fn.decoders.image_crop(data, crop=(40, 30), crop_pos_x=position),
+            fn.decoders.image_slice(data, start=(5, 9), end=(61, 70), axes=(0, 1)),
+        )
+
+    def cropped(data: Any) -> Any:
+        images, position = fn.decoders.image(data), fn.random.uniform(range=(0, 1), seed=4)
+        anchor, shape = fn.random_crop_generator(fn.peek_image_shape(data), seed=7)
+        return (
+            fn.slice(images, anchor, shape, axes=(0, 1)),
+            fn.crop(images, crop=(40, 30), crop_pos_x=position),
+            fn.slice(images, start=(5, 9), end=(61, 70), axes=(0, 1)),
+        )
+
+    pixels: list[Any] = [cv2.imdecode(sample, cv2.IMREAD_COLOR) for sample in encoded[:BATCH]]
+    samples = [cv2.imencode(extension, image)[1].ravel() for image in pixels] if extension != ".jpg" else encoded
+    run = Run(cropped)
+    check_equal(run.epochs(samples), Run(decoded, 0).epochs(samples))
+    assert run.report["cache_hits"] == 2 * len(samples)
+
+
+def test_gpu_operators_read_cached_samples(encoded: Samples, device: str) -> None:
+    def describe(data: Any) -> Any:
+        small = fn.resize(fn.decoders.image(data, device="cpu"), resize_shorter=40)
+        return fn.crop_mirror_normalize(small.gpu(), crop=(32, 32), crop_pos_x=fn.random.uniform(range=(0, 1)))
+
+    def samples_of(cache: int) -> list[Any]:
+        run = Run(describe, cache, device_id=0)
+        return [
+            np.array(sample)
+            for _ in range(3)
+            for output in run.pipe.run(data=list(encoded[:BATCH]))
+            for sample in output.as_cpu()
+        ]
+
+    for found, expected in zip(samples_of(1 << 20), samples_of(0), strict=True):
+        np.testing.assert_array_equal(found, expected, strict=True)

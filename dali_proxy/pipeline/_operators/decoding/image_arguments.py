@@ -18,6 +18,10 @@ def _ignored(name: str, kind: Kind, discouraged: bool = False) -> Argument:
     return Argument(name, kind, "Accepted for compatibility; memory is managed automatically.", deprecated=deprecated)
 
 
+def _of_cache(name: str, kind: Kind) -> Argument:
+    return Argument(name, kind, "Accepted for compatibility; see the argument `cache` of `Pipeline`.")
+
+
 DECODER_ARGUMENTS = (
     Argument(
         "output_type",
@@ -51,11 +55,11 @@ DECODER_ARGUMENTS = (
         0.65,
     ),
     _ignored("affine", Kind.BOOL),
-    _ignored("cache_batch_copy", Kind.BOOL),
-    _ignored("cache_debug", Kind.BOOL),
-    _ignored("cache_size", Kind.INT),
-    _ignored("cache_threshold", Kind.INT),
-    _ignored("cache_type", Kind.STRING),
+    _of_cache("cache_batch_copy", Kind.BOOL),
+    _of_cache("cache_debug", Kind.BOOL),
+    _of_cache("cache_size", Kind.INT),
+    _of_cache("cache_threshold", Kind.INT),
+    _of_cache("cache_type", Kind.STRING),
     _ignored("device_memory_padding", Kind.INT),
     _ignored("device_memory_padding_jpeg2k", Kind.INT),
     _ignored("host_memory_padding", Kind.INT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dali_proxy.pipeline._cache.keys import describe_software
 from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part
 from dali_proxy.pipeline._cache.options import CacheOptions
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 if TYPE_CHECKING:
@@ -78,11 +80,16 @@ class ValueCache:
         """Return the cache that a user has described, see `CacheOptions`; None for no cache.
 
         Raises:
-            ArgumentValueError: its folder can't be used.
+            ArgumentValueError: its folder can't be used, or it is larger than the memory of the machine.
         """
         options = CacheOptions.from_argument(argument, "cache")
         if not options.memory:
             return None
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if options.memory > memory:
+            raise ArgumentValueError(
+                f"a cache of {options.memory} bytes is larger than the memory of this machine ({memory} bytes)"
+            )
         disk = DiskTier(options.folder, options.disk) if options.folder else None
         return cls(options.memory, disk)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,21 @@ def test_pipeline_may_bring_the_size() -> None:
 def test_invalid_size_is_an_error() -> None:
     with pytest.raises(ArgumentValueError, match="DALIServer: cache must be a number of bytes"):
         DALIServer(cropped(), cache="a lot")
+
+
+def test_cache_that_is_larger_than_the_memory_is_an_error() -> None:
+    with pytest.raises(ArgumentValueError, match="larger than the memory of this machine"):
+        DALIServer(cropped(), cache="900TB").start()
+
+
+def test_server_with_a_folder_serves_the_next_server(tmp_path: Path) -> None:
+    cache = {"memory": "1MB", "folder": tmp_path / "cache"}
+    found = []
+    for loaded in (0, COUNT):
+        with DALIServer(cropped(), cache=cache) as server:
+            found.append(digest(loader_of(server)))
+            assert server.stats().cache_loaded == server.stats().cache_hits == loaded
+    assert found[0] == found[1]
 
 
 def test_server_keeps_the_seed_that_the_pipeline_has_drawn() -> None:

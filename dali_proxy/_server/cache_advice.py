@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dali_proxy._server.counters import Counters
 
+_DECODES = 0.3  # share of the processor time of all operators from which a cache may help
+_LEAST = 1.0  # seconds of that time that are enough to know it
 _MUCH = 0.9  # share of samples that the cache has if it has almost all
 
 
 def advise_cache(stats: Counters) -> str:
-    """Return a sentence or two for users: what the cache saves, and which size would save more. Empty without one."""
+    """Return a sentence or two for users: what the cache saves, and which size would save more.
+
+    Without a cache, they say whether one may help; empty if not.
+    """
     if not stats.cache_limit:
-        return ""
+        return _advise_without(stats)
     used = f"{_gigabytes(stats.cache_bytes)} of {_gigabytes(stats.cache_limit)} are in use"
     looked_up = stats.cache_hits + stats.cache_misses
     if not looked_up:
@@ -28,6 +33,21 @@ def advise_cache(stats: Counters) -> str:
     needed = stats.cache_bytes * (stats.cache_hits + stats.cache_refused) / max(stats.cache_hits, 1)
     hint = f" About {_gigabytes(needed)} would hold all." if stats.cache_hits and found < _MUCH else ""
     return f"{text}; it is full with {_gigabytes(stats.cache_bytes)}.{hint}"
+
+
+def _advise_without(stats: Counters) -> str:
+    total = sum(times.seconds for times in stats.operators.values())
+    decoding = sum(
+        times.seconds
+        for name, times in stats.operators.items()
+        if times.device == "cpu" and name.startswith("fn.decoders.") and "random" not in name
+    )
+    if total < _LEAST or decoding < _DECODES * total:
+        return ""
+    return (
+        f"{decoding / total:.0%} of the operators' processor time decodes. If epochs or jobs repeat the samples, "
+        'DALIServer(..., cache="8GB") decodes them once.'
+    )
 
 
 def _gigabytes(count: float) -> str:

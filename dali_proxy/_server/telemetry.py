@@ -289,7 +289,7 @@ class ServerStats(Counters):
 
     @property
     def cache_advice(self) -> str:
-        """A sentence that says what the cache of decoded samples does; empty without one."""
+        """A sentence that says what the cache of decoded samples does, or that one may help; empty if not."""
         return advise_cache(self)
 
     def to_dict(self) -> dict[str, Any]:

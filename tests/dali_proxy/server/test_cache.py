@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from dali_proxy import DALIServer, DataLoader, ServerStats
+from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
 from pipeline import Pipeline, fn, pipeline_def, types
 from pipeline.errors import ArgumentValueError
 from tests.dali_proxy.indexed import JpegDataset
@@ -71,6 +71,7 @@ def test_two_loaders_use_one_cache() -> None:
     assert stats.cache_misses == stats.cache_hits == COUNT
 
 
+@pytest.mark.filterwarnings("ignore:on_error")
 def test_samples_that_fail_are_skipped_in_each_epoch() -> None:
     options: dict[str, Any] = {"dataset": JpegDataset, "on_error": "skip"}
     with DALIServer(cropped(), cache="10MB") as server:
@@ -138,6 +139,14 @@ GB = 1 << 30
     ("stats", "text"),
     [
         (ServerStats(), ""),
+        (
+            ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 6.0), "fn.resize": OperatorTimes(9, 4.0)}),
+            "60% of the operators' processor time decodes. If epochs or jobs repeat the samples, "
+            'DALIServer(..., cache="8GB") decodes them once.',
+        ),
+        (ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 2.0), "fn.resize": OperatorTimes(9, 8.0)}), ""),
+        (ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 8.0, device="mixed")}), ""),
+        (ServerStats(operators={"fn.decoders.image_random_crop": OperatorTimes(9, 8.0)}), ""),
         (ServerStats(cache_limit=8 * GB), "The cache wasn't used: 0 MB of 8.0 GB are in use."),
         (
             ServerStats(cache_limit=8 * GB, cache_misses=10, cache_bytes=GB),

@@ -129,7 +129,11 @@ BEHAVIOUR = (
         "makes the order of execution the same in every run",
         "accepted; results never depend on the number or the speed of the workers",
     ),
-    ("proxy, inputs", "arrays", "also `bytes`, numbers, PIL images, tensors on the CPU; a path must be `bytes`"),
+    (
+        "proxy, inputs",
+        "arrays",
+        "also `bytes`, numbers, PIL images, tensors on the CPU; for `io.file.read`, a path as `str` or `Path`",
+    ),
     ("proxy, several calls for a sample", "an error of the worker", "work"),
     ("proxy, use of a placeholder in the dataset", "`AttributeError`", "`PlaceholderError`, which says what to do"),
     ("loader, `num_workers=0`", "an error", "works"),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.latency import Latency
@@ -31,6 +31,8 @@ OF_LOOPS = (
     *("training", "worker_wait", "result_wait", "start_wait"),
     *("loop_batches", "loop_samples", "worker_starts", "num_workers"),
 )
+
+_Report = TypeVar("_Report", "ServerStats", OperatorTimes)
 
 
 class BatchCost(Protocol):
@@ -394,12 +396,19 @@ class ServerStats(Counters):
     def from_report(
         cls, report: Mapping[str, Any], latency: Mapping[str, Latency] = MappingProxyType({}), **measured: Any
     ) -> ServerStats:
-        """Create statistics from the host's report and the measurements of this process."""
-        operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
+        """Create statistics from the host's report and the measurements of this process.
+
+        Another release of dali-proxy may report further counters, which are left out.
+        """
+        operators = {name: _known(OperatorTimes, times) for name, times in report["operators"].items()}
         stages = {stage: Latency(counts) for stage, counts in report["latency"].items()} | {**latency}
         ordered = {stage: stages[stage] for stage in _STAGES if stage in stages}
-        fields: dict[str, Any] = {**report, **measured, "operators": operators, "latency": ordered}
-        return cls(**fields)
+        return _known(cls, {**report, **measured, "operators": operators, "latency": ordered})
+
+
+def _known(kind: type[_Report], values: Mapping[str, Any]) -> _Report:
+    """Create an object of a dataclass from the values that are its fields."""
+    return kind(**{name: value for name, value in values.items() if name in kind.__dataclass_fields__})
 
 
 def _table(operators: Mapping[str, OperatorTimes]) -> list[str]:

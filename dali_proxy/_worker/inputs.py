@@ -40,8 +40,8 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
         spec: specification of the input. A relative path becomes absolute.
 
     Raises:
-        SampleTypeError: the value is a string, None, another object that isn't numeric, or data on a GPU; its dtype is
-            unknown to pipelines; or it doesn't match the input's declaration.
+        SampleTypeError: the value is another string, None, another object that isn't numeric, or data on a GPU; its
+            dtype is unknown to pipelines; or it doesn't match the input's declaration.
     """
     name = spec.name
     kind: Any = type(value)

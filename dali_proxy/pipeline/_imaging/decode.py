@@ -64,6 +64,15 @@ _JPEG_WARNINGS = (
     *("Corrupt JPEG data", "Inconsistent progression", "Invalid SOS parameters for sequential"),
     *("Unknown Adobe color transform", "Warning: unknown JFIF"),
 )
+# Beginnings of the errors and warnings for data in the middle of a file that isn't that of a JPEG.
+_GUESSED = (
+    *("Bogus", "Corrupt JPEG data: bad", "Corrupt JPEG data: found", "Corrupt JPEG data: premature"),
+    *("Invalid JPEG file structure", "Unsupported marker type"),
+)
+_DAMAGED = (
+    "a JPEG is damaged in its middle, so a part of its pixels is wrong. DALI and OpenCV don't report this, either; "
+    "`jpeginfo -c` finds such files"
+)
 _SIGNED = 2  # samples of a TIFF
 _PREMULTIPLIED = 1  # alpha by which the colors of a TIFF are multiplied
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
@@ -249,7 +258,9 @@ def _decode_jpeg(
             # libjpeg-turbo doesn't convert the colors of lossless JPEGs.
             return convert_color(_decode_jpeg(view, info, stored, True, False, None, None), stored, colors)
         if not _is_warning(view, error):
-            return _decode_with_opencv(view, colors, error)
+            out = _decode_with_opencv(view, colors, error)
+        if str(error).startswith(_GUESSED):
+            warnings.warn(_DAMAGED, stacklevel=1)
     return out
 
 

@@ -74,6 +74,7 @@ def test_counters_are_json() -> None:
     fields = json.loads(json.dumps(asdict(stats)))
     assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed", "function": ""}}
     assert ServerStats.from_report(fields) == stats
+    assert ServerStats.from_report({**fields, "of_another_release": 1}) == stats
 
 
 def test_percentiles_of_the_time_between_two_reports() -> None:

@@ -58,7 +58,8 @@ def test_served_function_takes_relative_paths(tmp_path: Path, monkeypatch: pytes
     with DALIServer(lambda path: dynamic.io.file.read(path), batch_size=2, num_threads=1) as server:
         monkeypatch.chdir(tmp_path)
         Path("image").write_bytes(b"abc")
-        assert server.produce_data(default_collate([server.proxy(b"image")])).tolist() == [[97, 98, 99]]
+        for name in (b"image", "image", Path("image"), str(tmp_path / "image")):
+            assert server.produce_data(default_collate([server.proxy(name)])).tolist() == [[97, 98, 99]]
 
 
 @pytest.mark.parametrize(

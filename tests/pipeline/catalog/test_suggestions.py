@@ -17,6 +17,7 @@ from pipeline.errors import ArgumentTypeError, UnknownArgumentError
 @pytest.mark.parametrize(
     ("module", "name", "suggested"),
     [
+        (dynamic, "Crop", "crop"),
         (dynamic, "resizee", "resize"),
         (dynamic, "Resize", "resize"),
         (dynamic, "random_resize_crop", "random_resized_crop"),

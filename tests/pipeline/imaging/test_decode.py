@@ -443,6 +443,13 @@ def test_bytes_between_the_segments_of_a_jpeg_are_skipped() -> None:
     np.testing.assert_array_equal(decode(JPEG[:start] + b"\0\0\0" + JPEG[start:]), decode(JPEG))
 
 
+@pytest.mark.parametrize("damage", [b"\xff\x05" * 20, b"\xff\xd5", b"\xff\xd9"])
+def test_jpeg_that_is_damaged_in_its_middle_is_decoded_with_a_warning(damage: bytes) -> None:
+    middle = (JPEG.index(b"\xff\xda") + len(JPEG)) // 2
+    with pytest.warns(UserWarning, match="damaged in its middle"):
+        assert decode(JPEG[:middle] + damage + JPEG[middle + len(damage) :]).shape == decode(JPEG).shape
+
+
 def test_buffers_of_every_kind() -> None:
     expected = decode(JPEG)
     spaced = np.repeat(np.frombuffer(JPEG, np.uint8), 2)[::2]

@@ -333,6 +333,7 @@ release_values:
 #include "headers/points.h"
 #include "headers/polygons.h"
 #include "headers/signals.h"
+#include "headers/samples.h"
 #include "headers/slices.h"
 #include "headers/sums.h"
 #include "headers/tables.h"
@@ -349,6 +350,7 @@ static PyMethodDef functions[] = {
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"take", take_call, METH_VARARGS, take_doc},
+    {"sample_linear", sample_linear_call, METH_VARARGS, sample_linear_doc},
     {"warp_nearest", warp_nearest_call, METH_VARARGS, warp_nearest_doc},
     {"round_floats", round_floats_call, METH_VARARGS, round_floats_doc},
     {"sum_rows", sum_rows_call, METH_VARARGS, sum_rows_doc},

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.convert import convert
+from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.scratch import scratch
 
 Array = npt.NDArray[Any]
@@ -19,6 +20,8 @@ Array = npt.NDArray[Any]
 #: Arrays whose pixels OpenCV copies by position.
 _COPIED_CHANNELS = 4
 _COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
+#: Spatial axes that the compiled loop supports.
+_MOST_AXES = 3
 #: Largest extent that OpenCV supports.
 LARGEST = 32767
 
@@ -107,6 +110,8 @@ def linear_at(image: Array, positions: Sequence[Array], fill: float | None) -> A
         array([1.25], dtype=float32)
     """
     size = np.broadcast_shapes(*(axis.shape for axis in positions))
+    if compiled is not None and len(size) <= _MOST_AXES:
+        return _linear_compiled(image, positions, size, fill)
     moved = [np.broadcast_to(axis, size) - 0.5 for axis in positions]
     first = [_whole(axis) for axis in moved]
     parts = [(axis - low).astype(np.float32) for axis, low in zip(moved, first, strict=True)]
@@ -117,6 +122,19 @@ def linear_at(image: Array, positions: Sequence[Array], fill: float | None) -> A
             weight *= part if step else 1 - part
         pixels = _pick(image, [low + step for low, step in zip(first, corner, strict=True)], fill)
         total += weight[..., None] * pixels.astype(np.float32)
+    return total
+
+
+def _linear_compiled(image: Array, positions: Sequence[Array], size: tuple[int, ...], fill: float | None) -> Array:
+    """Return the same numbers from one loop over the positions."""
+    assert compiled is not None
+    together = scratch("positions of all axes", (len(size), *size), np.float64)
+    for axis, values in zip(together, positions, strict=True):
+        np.copyto(axis, values)
+    total = np.empty((*size, image.shape[-1]), np.float32)
+    value = b"" if fill is None else np.full(1, fill, image.dtype).astype(np.float32).tobytes()
+    pixels = np.ascontiguousarray(image, np.float32)
+    compiled.sample_linear(pixels, together.reshape(len(size), -1), value, total)
     return total
 
 

@@ -190,7 +190,7 @@ def shared_server(
     if placement == "auto" or options.get("cluster") is not None or options.get("mode") == "thread":
         raise ArgumentMismatchError('shared_server: placement="auto", cluster= and mode="thread" have one user only')
     options |= {"placement": placement, "num_workers": shares.num_workers if num_workers is None else num_workers}
-    if ranks.world_size == 1:
+    if ranks.world_size == ranks.local_world_size == 1:
         with DALIServer(pipeline, **options) as server:
             yield server
         return
@@ -256,7 +256,7 @@ class _Address(NamedTuple):
 def _owner(found: list[_Address], ranks: Ranks) -> _Address:
     """Return the address of the server that local rank 0 of this machine has started."""
     host = socket.gethostname()
-    owners = [each for each in found if each.folder and each.host == host and each.rank < ranks.rank]
+    owners = [each for each in found if each.folder and each.host == host and each.rank <= ranks.rank]
     if not owners:
         raise ProxyError(
             f"shared_server: no local rank 0 has started a server on {host}. Check the ranks (LOCAL_RANK, or "

@@ -85,7 +85,7 @@ class Start(Message, frozen=True):
         sys_path: the parent's `sys.path`.
         path: see `HostOptions`, also for the attributes below.
         host_stage_only: the attribute of `HostOptions`, then that of each alternative.
-        shares: whether jobs with equal pipelines may use one host: data doesn't depend on the order of batches.
+        shares: see `HostOptions`.
     """
 
     nbytes: Annotated[tuple[U64, ...], MANY]

@@ -329,7 +329,8 @@ class Host:
             fds = worker.completions.fds
         elif hello.role == "consumer":
             account = self._publisher.account()
-            self._clients[channel] = Consumer(channel, account, self.server)
+            self._clients[channel] = consumer = Consumer(channel, account, self.server)
+            self._runner.consumers.add(consumer)
             fds, nbytes = account.control_fds, account.control_nbytes
         elif hello.role == "dataset worker":
             self._clients[channel] = DatasetWorker(channel, self.server)

@@ -36,7 +36,8 @@ class HostOptions:
         device_id: GPU that the results of alternatives may lie on, or None.
         hides_gpus: whether the host's process sees no GPU. A host on a thread ignores it, and so does a server with a
             name, because other jobs may need the GPU.
-        shares: whether jobs of a server with a name may use one host if their pipelines are equal.
+        shares: whether processes may share equal batches, because data doesn't depend on the order of batches. Then
+            jobs of a server with a name also share one host if their pipelines are equal.
     """
 
     path: str

@@ -19,6 +19,7 @@ from dali_proxy.pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Consumer, Worker
+    from dali_proxy._host.sharing import Shared
     from dali_proxy._host.variant import Variant
     from dali_proxy._transport.protocol import Failure
     from dali_proxy._transport.publisher import StagedResult
@@ -28,6 +29,7 @@ class State(Enum):
     """Stage of a request. Stages only advance."""
 
     QUEUED = "waits for the executor"
+    FOLLOWING = "waits for the result of an equal request"
     RUNNING = "is in the executor"
     DONE = "waits to be fetched"
     GONE = "was delivered or dropped"
@@ -51,6 +53,7 @@ class Request:
         paths: paths of the samples' files, if an input has paths; else None.
         inputs: one batch for each input of the pipeline; empty once the executor has them.
         bytes_in: size of the inputs.
+        shared: the batch of equal requests that it belongs to; see `Sharing`.
         ahead: what operators were told of it, by their index, until it has run.
         state: its stage.
         copying: the executor's result, while it is RUNNING and the GPU fills slots.
@@ -71,6 +74,7 @@ class Request:
     paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
     bytes_in: int = 0
+    shared: Shared | None = None
     ahead: Mapping[int, Announcement] = field(default_factory=dict)
     state: State = State.QUEUED
     copying: StagedResult | None = None

@@ -17,6 +17,7 @@ from dali_proxy._host.measured import Measured
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.requests import Request, State, Store
 from dali_proxy._host.scheduler import IsHeld, Scheduler
+from dali_proxy._host.sharing import Shared, Sharing
 from dali_proxy._host.totals import Totals
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.failures import describe
@@ -65,6 +66,7 @@ class HostRunner:
 
     Attributes:
         workers: connected workers, by client number; the host adds them.
+        consumers: connected consumers; the host adds them.
         variant: variant of the pipeline that runs the requests that the executor gets from now on; see `place`.
         trace: the trace that records batches, or None; `Reports` changes it.
         on_outputs: called with the next batch that succeeds and its outputs, on a thread of the executor, or None.
@@ -80,6 +82,7 @@ class HostRunner:
         on_lost_gpu: Callable[[str], None] | None = None,
     ) -> None:
         self.workers: dict[int, Worker] = {}
+        self.consumers: set[Consumer] = set()
         self.variant = variant
         self.trace: HostTrace | None = None
         self.on_outputs: Callable[[Request, Sequence[TensorList]], None] | None = None
@@ -98,6 +101,8 @@ class HostRunner:
         self._refused: dict[int, str] = {}  # why connections of workers were ended, by client: the last ones
         self._bytes_out = _OWN_BYTES  # size of the last result
         self._copying = 0  # results that wait for the GPU
+        self._shares = options.shares
+        self._sharing = Sharing()
 
     # Submission -------------------------------------------------------------------------------------------------
 
@@ -136,9 +141,65 @@ class HostRunner:
         for batch in request.inputs.values():
             request.bytes_in += batch.nbytes
         self._totals.bytes_in += request.bytes_in
+        if self._shares and request.session and self._follows(request):
+            return
+        self._enqueue(request)
+
+    def _enqueue(self, request: Request) -> None:
         request.ahead = self.variant.executor.look_ahead(request.inputs, request.size)
+        request.state = State.QUEUED
         self._scheduler.add(request)
         self._start_queued()
+
+    # Equal requests ---------------------------------------------------------------------------------------------
+
+    def _follows(self, request: Request) -> bool:
+        """Return whether a request gets the result of an equal one, now or when that is done."""
+        variant = self.variant
+        if self._measured is not None or variant.order is not None or variant.executor.device_id is not None:
+            return False  # a leader might be held; results come in order; results aren't on the CPU
+        shared = request.shared = self._sharing.find(request, len(self.consumers))
+        if shared is None or shared.leader is request:
+            return False
+        if shared.outputs is not None and shared.leader.state in (State.DONE, State.GONE):
+            self._copy(request, shared)
+        else:
+            request.state = State.FOLLOWING
+            shared.followers.append(request)
+        return True
+
+    def _is_unused(self) -> bool:
+        """Return whether no iterator is open, and at most one process could open one."""
+        return not self._sessions and len(self.consumers) < 2
+
+    def _copy(self, request: Request, shared: Shared) -> None:
+        """Finish a request with a copy of the results of an equal one."""
+        assert shared.outputs is not None
+        request.inputs, request.variant = {}, shared.leader.variant
+        request.worker.completions.complete(request.seq)
+        self._totals.shared += 1
+        staged: StagedResult | None = None
+        error: Exception | None = None
+        try:
+            staged = request.variant.stage(shared.outputs, request.key)
+        except Exception as failed:  # noqa: BLE001  # no memory is left, for example
+            error = failed
+        self._sharing.use(shared, len(self.consumers))
+        self._finish(request, staged, error)
+
+    def _lead(self, request: Request, failed: bool) -> None:
+        """Let the followers of a request that is done have its results, or compute the next of them if it has none."""
+        shared = request.shared
+        if shared is None or shared.leader is not request:
+            return
+        if failed or (shared.outputs is None and shared.followers):
+            if (follower := self._sharing.abandon(shared)) is not None:
+                self._enqueue(follower)
+            return
+        self._sharing.finish(shared)
+        followers, shared.followers = shared.followers, []
+        for follower in followers:
+            self._copy(follower, shared)
 
     # Execution --------------------------------------------------------------------------------------------------
 
@@ -191,7 +252,7 @@ class HostRunner:
         """
         session = request.session
         consumer = self._sessions.get(session)
-        if consumer is None:
+        if consumer is None or any(each.shared is not None and each.shared.followers for each in requests):
             return False
         through = consumer.sessions[session]
         if request.key.iteration <= through + self._scheduler.depth:
@@ -227,7 +288,8 @@ class HostRunner:
                 on_outputs = self.on_outputs
                 if on_outputs is not None:
                     on_outputs(request, result.outputs)
-                staged = request.variant.stage(result.outputs, request.key)
+                outputs = result.outputs if request.shared is None else request.shared.keep(result.outputs)
+                staged = request.variant.stage(outputs, request.key)
             except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
         if staged is not None and staged.on_gpu:
@@ -286,6 +348,7 @@ class HostRunner:
         if request.state is State.GONE:
             if staged is not None:
                 staged.discard()
+            self._lead(request, error is not None)
             return
         worker = request.worker
         request.state = State.DONE
@@ -304,6 +367,7 @@ class HostRunner:
             self._deliver(request, consumer)
         elif worker.gone and not request.session:
             self._drop(self._store.add_unclaimed(request))
+        self._lead(request, error is not None)
 
     def _has_lost_gpu(self, request: Request, error: Exception) -> bool:
         """Return whether CUDA's context is lost. Then all batches are lost, and none is known to be the cause."""
@@ -431,6 +495,7 @@ class HostRunner:
             del consumer.sessions[message.session]
             self._sessions.pop(message.session, None)
             self._drop(self._store.close_session(message.session))
+            self._sharing.close_session(message.session, self._is_unused())
 
     def forget_worker(self, worker: Worker, error: Exception | None) -> None:
         """Remove a worker that has disconnected.
@@ -457,6 +522,7 @@ class HostRunner:
 
     def forget_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer that has disconnected, and its iterators."""
+        self.consumers.discard(consumer)
         if self._measured is not None and self._measured.consumer is consumer:
             self._measured = self._is_held_now = None
         for worker in self.workers.values():
@@ -464,6 +530,7 @@ class HostRunner:
         for session in consumer.sessions:
             self._sessions.pop(session, None)
             self._drop(self._store.close_session(session))
+            self._sharing.close_session(session, self._is_unused())
         for request in self._store:
             if request.waiter is consumer:
                 request.waiter = None
@@ -471,20 +538,30 @@ class HostRunner:
 
     def close(self) -> None:
         """Drop all requests."""
+        self._sharing.clear()
+        for request in self._store:
+            request.shared = None  # nothing is computed any more
         self._drop(self._store.clear())
 
     def _drop(self, requests: Iterable[Request]) -> None:
         """Free the memory of requests that the store no longer has; `_finish` frees the results of those that run."""
         for request in requests:
+            shared = request.shared
+            if request.state is State.FOLLOWING and shared is not None:
+                shared.followers.remove(request)
             if request.state is State.QUEUED:
                 self._scheduler.drop(request)
+            if request.state in (State.QUEUED, State.FOLLOWING):
                 request.inputs = {}
                 request.forget_ahead()
                 request.worker.completions.complete(request.seq)
             elif request.state is State.DONE:
                 request.discard()
+            was_queued = request.state is State.QUEUED
             request.state = State.GONE
             self._totals.dropped += 1
+            if was_queued:
+                self._lead(request, failed=True)
 
     # Statistics -------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class Totals:
         samples: samples of these batches.
         errors: failed batches.
         last_error: the error of the last failed batch; empty if none failed.
+        shared: batches that got the results of equal ones.
         dropped: batches that were cancelled or never fetched.
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
@@ -35,6 +36,7 @@ class Totals:
         self.errors = 0
         self.last_error = ""
         self.dropped = 0
+        self.shared = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.arena_wait = 0.0
@@ -66,6 +68,7 @@ class Totals:
             "errors": self.errors,
             "last_error": self.last_error,
             "dropped": self.dropped,
+            "shared": self.shared,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "arena_wait": self.arena_wait + sum(worker.waited for worker in connected),

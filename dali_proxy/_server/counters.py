@@ -59,6 +59,7 @@ class Counters:
     samples: int = 0
     errors: int = 0
     dropped: int = 0
+    shared: int = 0
     skipped: int = 0
     replaced: int = 0
     restarts: int = 0

@@ -17,6 +17,7 @@ _COUNTERS = {
     "samples": "samples in finished batches",
     "errors": "failed batches",
     "dropped": "batches that were no longer needed",
+    "shared": "batches that got the result of an equal one",
     "skipped": "samples that on_error skipped",
     "replaced": "samples that on_error replaced",
     "bytes_in": "bytes of samples",

@@ -314,7 +314,7 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 arena_bytes_limit=self.endpoint.arena_bytes_limit,
-                shares=self._name is not None and not depends_on_order(self.pipeline),
+                shares=not depends_on_order(self.pipeline),
                 **self._placing.host_options(),
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind

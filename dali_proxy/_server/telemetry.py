@@ -216,6 +216,7 @@ class ServerStats(Counters):
         samples: number of samples in these batches.
         errors: number of failed batches.
         dropped: number of batches that were no longer needed.
+        shared: number of batches that got a copy of the result of an equal one, which another process had requested.
         skipped: number of samples that loaders of this process skipped (`on_error`), since the server was created.
         replaced: number of samples that loaders of this process replaced by another sample, since the server was
             created.

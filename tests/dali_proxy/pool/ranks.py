@@ -143,6 +143,17 @@ def run_rank(rank: int, world: int, folder: Path, results: Connection) -> None:
     results.send(("left", server.owned))
 
 
+def run_member(rank: int, world: int, folder: Path, results: Connection) -> None:
+    """Be one of several processes that need the same data, as in tensor parallelism."""
+    join_ranks(rank, world, folder)
+    distributed.set_ranks(0, 1, rank, world)
+    with distributed.shared_server(noisy(), num_workers=1) as server:
+        dist.barrier()
+        results.send(("batches", plain(loader_of(server))))
+        dist.barrier()
+        results.send(("computed", {times.batches for times in server.stats().operators.values()}))
+
+
 def refusal() -> str:
     """Return the error of different pipelines on the ranks."""
     try:

@@ -13,7 +13,7 @@ import torch
 from dali_proxy import DALIServer, LastBatchPolicy
 from dali_proxy.distributed import set_ranks
 from tests.dali_proxy.indexed import noisy
-from tests.dali_proxy.pool.ranks import BATCH, Batches, epochs, run_rank, run_rank_on_gpu
+from tests.dali_proxy.pool.ranks import BATCH, SAMPLES, Batches, epochs, run_member, run_rank, run_rank_on_gpu
 
 Outcome = Callable[[int], list[dict[str, Any]]]
 
@@ -92,6 +92,12 @@ def test_ranks_draw_different_numbers(outcome: Outcome, world: int) -> None:
     first, second, *_ = (rank["epochs"]["other sampler"] for rank in outcome(world))
     assert [indices for _, indices in first] == [indices for _, indices in second]
     assert first != second
+
+
+def test_processes_that_need_the_same_data_compute_it_once(tmp_path: Path) -> None:
+    first, second = run_ranks(2, tmp_path, run_member)
+    assert first["batches"] == second["batches"]
+    assert first["computed"] == second["computed"] == {-(-SAMPLES // BATCH)}
 
 
 def test_slow_rank_neither_stops_the_others_nor_fills_memory(outcome: Outcome, world: int) -> None:

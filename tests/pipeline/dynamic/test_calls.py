@@ -249,7 +249,7 @@ def test_imread_decodes_files(jpeg_folder: Path) -> None:
 
 def test_operators_are_functions_with_documentation() -> None:
     for name in ("resize", "decoders.image", "random.uniform", "experimental.dilate", "math.sin", "reductions.sum"):
-        found = sys.modules["pipeline.dynamic"]
+        found = sys.modules["dali_proxy.pipeline.dynamic"]
         for part in name.split("."):
             found = getattr(found, part)
         assert found.__doc__

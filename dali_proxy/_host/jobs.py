@@ -124,6 +124,8 @@ class Jobs:
         for running in self._running:
             if running.thread is not None:
                 running.thread.join()
+        for cache in self._caches:
+            cache.close()
         return self._status
 
     def terminate(self) -> None:

@@ -14,7 +14,6 @@ from dali_proxy.pipeline._definition.serializing import deserialize_for_host
 from dali_proxy.pipeline._ipc.channel import Received
 from dali_proxy.pipeline._ipc.interpreter import import_path, working_directory
 from dali_proxy.pipeline._ipc.memory import SharedBlock
-from dali_proxy.pipeline._size_limit import as_bytes
 
 
 @contextmanager
@@ -98,8 +97,8 @@ def make_host(
     """
     built = deserialize_for_host(pipeline)
     if caches is not None:
-        if not caches and built._internals.arguments.cache:
-            caches.append(ValueCache(as_bytes(built._internals.arguments.cache, "Pipeline: cache")))
+        cache = None if caches else ValueCache.from_argument(built._internals.arguments.cache)
+        caches += [] if cache is None else [cache]
         built._internals.cache = next(iter(caches), None)
     try:
         return Host(built, options, on_lost_gpu=on_lost_gpu)

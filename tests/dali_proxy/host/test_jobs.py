@@ -24,7 +24,7 @@ from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy.pipeline._ipc.connecting import connect
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
-from tests.dali_proxy.indexed import IndexDataset, affine, jpeg, noisy
+from tests.dali_proxy.indexed import IndexDataset, affine, decoded, jpeg, noisy
 from tests.waiting import wait_until
 
 Batches = list[tuple[list[Any], list[int]]]
@@ -148,6 +148,15 @@ def test_jobs_share_a_cache() -> None:
         run(first)
         assert run(second) == run(alone)
         assert (second.stats().cache_hits, second.stats().cache_misses) == (8, 8)  # of all jobs
+
+
+def test_cache_of_jobs_may_have_a_folder(tmp_path: Path) -> None:
+    cache = {"memory": "4MB", "folder": tmp_path / "cache"}
+    for loaded in (0, 8):
+        with DALIServer(decoded(), name="shared", cache=cache) as server:
+            for _ in DataLoader(server, Jpegs(8, server.proxy), batch_size=4, num_workers=0):
+                pass
+            assert server.stats().cache_loaded == loaded
 
 
 class Jpegs(IndexDataset):

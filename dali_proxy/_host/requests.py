@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from dali_proxy.pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Consumer, Worker
-    from dali_proxy._host.sharing import Shared
     from dali_proxy._host.variant import Variant
     from dali_proxy._transport.protocol import Failure
     from dali_proxy._transport.publisher import StagedResult
@@ -148,6 +147,46 @@ class Request:
         staged, self.staged = self.staged, None
         if staged is not None:
             staged.discard()
+
+
+Place = tuple[int, int, int, int | None, int]
+"""Numbers of a batch: epoch, batch, view, number among all ranks, size."""
+
+
+@dataclass(eq=False)
+class Shared:
+    """A batch that several requests need.
+
+    Attributes:
+        place: its place in the epoch, and its size.
+        digest: hash of its inputs.
+        leader: the request that is computed.
+        followers: requests that wait for the leader. They have their inputs, in case that it fails or is dropped.
+        is_kept: whether its results are kept for requests that come later.
+        outputs: the results, once they are computed, if they are kept or there are followers.
+        used: number of requests that got them, with the leader.
+    """
+
+    place: Place
+    digest: bytes
+    leader: Request
+    followers: list[Request] = field(default_factory=list)
+    is_kept: bool = False
+    outputs: list[TensorList] | None = None
+    used: int = 1
+
+    def keep(self, outputs: Sequence[TensorList]) -> Sequence[TensorList]:
+        """Return outputs to stage, which are kept if other requests need them. A thread of the executor calls this."""
+        if not (self.is_kept or self.followers):
+            return outputs
+        # Without the owner of its slot, a batch is copied when it is staged: a consumer may write to its copy.
+        self.outputs = [
+            TensorListCPU.from_dense(each.dense, each.layout())
+            if isinstance(each, TensorListCPU) and each.dense is not None
+            else each
+            for each in outputs
+        ]
+        return self.outputs
 
 
 _CLOSED_SESSIONS = 1 << 16  # remembered, to refuse later requests for them

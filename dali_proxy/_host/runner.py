@@ -15,9 +15,9 @@ from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.host_trace import EXECUTED, FINISHED, QUEUED, HostTrace
 from dali_proxy._host.measured import Measured
 from dali_proxy._host.options import HostOptions
-from dali_proxy._host.requests import Request, State, Store
+from dali_proxy._host.requests import Request, Shared, State, Store
 from dali_proxy._host.scheduler import IsHeld, Scheduler
-from dali_proxy._host.sharing import Shared, Sharing
+from dali_proxy._host.sharing import Sharing
 from dali_proxy._host.totals import Totals
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.failures import describe

@@ -4,60 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xxhash
 
-from dali_proxy.pipeline._operator_api.request import TensorList
-from dali_proxy.pipeline.tensors.cpu import TensorListCPU
-
-if TYPE_CHECKING:
-    from dali_proxy._host.requests import Request
+from dali_proxy._host.requests import Place, Request, Shared
 
 _KEPT_BYTES = 256 << 20  # results that are kept for requests that may come
 _MOST = 256  # such results
 _CREDIT = 16  # results of an iterator that are kept in vain before no more are
-
-_Place = tuple[int, int, int, int | None, int]
-
-
-@dataclass(eq=False)
-class Shared:
-    """A batch that several requests need.
-
-    Attributes:
-        place: its place in the epoch, and its size.
-        digest: hash of its inputs.
-        leader: the request that is computed.
-        followers: requests that wait for the leader. They have their inputs, in case that it fails or is dropped.
-        is_kept: whether its results are kept for requests that come later.
-        outputs: the results, once they are computed, if they are kept or there are followers.
-        used: number of requests that got them, with the leader.
-    """
-
-    place: _Place
-    digest: bytes
-    leader: Request
-    followers: list[Request] = field(default_factory=list)
-    is_kept: bool = False
-    outputs: list[TensorList] | None = None
-    used: int = 1
-
-    def keep(self, outputs: Sequence[TensorList]) -> Sequence[TensorList]:
-        """Return outputs to stage, which are kept if other requests need them. A thread of the executor calls this."""
-        if not (self.is_kept or self.followers):
-            return outputs
-        # Without the owner of its slot, a batch is copied when it is staged: a consumer may write to its copy.
-        self.outputs = [
-            TensorListCPU.from_dense(each.dense, each.layout())
-            if isinstance(each, TensorListCPU) and each.dense is not None
-            else each
-            for each in outputs
-        ]
-        return self.outputs
 
 
 class Sharing:
@@ -70,7 +26,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._seed = secrets.randbits(64)
-        self._known: dict[_Place, list[Shared]] = {}
+        self._known: dict[Place, list[Shared]] = {}
         self._kept: OrderedDict[Shared, None] = OrderedDict()  # the oldest first
         self._kept_bytes = 0
         self._credits: dict[int, int] = {}  # by session

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from dali_proxy import DALIServer, DataLoader
-from dali_proxy._host.sharing import Shared, Sharing
+from dali_proxy._host.requests import Shared
+from dali_proxy._host.sharing import Sharing
 from pipeline import fn, pipeline_def
 from tests.dali_proxy.indexed import IndexDataset
 from tests.waiting import PATIENCE_S, wait_until

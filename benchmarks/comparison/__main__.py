@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 from datetime import date
@@ -22,6 +21,7 @@ from benchmarks.gpu.budget import Budget
 from benchmarks.machine import short_name
 from benchmarks.report import save
 from benchmarks.session import RESULTS
+from benchmarks.session import command as written
 
 SUFFIX = "-comparison"
 
@@ -31,8 +31,7 @@ def main() -> int:
     options = parser().parse_args()
     budget = Budget(options.limit)
     results: list[JobResult] = []
-    words = shlex.join(f"{word}" for word in sys.argv[1:])
-    command = f"python -m benchmarks.comparison {words}".strip()
+    command = written(options, "python -m benchmarks.comparison")
     cores = Cores(options.workers, options.threads)
     path = options.output / f"{date.today().isoformat()}-{short_name(None)}{SUFFIX}.json"
     earlier = json.loads(path.read_text()) if path.exists() else None

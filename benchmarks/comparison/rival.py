@@ -21,6 +21,10 @@ Batch = tuple[torch.Tensor, Tensors]
 Stream = Generator[Batch, None, None]
 
 
+OF_LOADERS = ("jpeg-small", "audio", "arrays", "short-epochs")
+"""Jobs of loaders that run the same Python functions as others: their transport and their epochs differ."""
+
+
 @dataclass(frozen=True)
 class Cores:
     """How many processes and threads a loader may use.
@@ -42,16 +46,18 @@ class Rival(ABC):
         title: How it is used, for the page.
         packages: The distributions that it needs; the first one's version is printed.
         modules: The modules that it imports; the rival is left out if one of them fails.
+        jobs: The jobs in which it takes part; all if empty.
     """
 
     name: str
     title: str
     packages: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
 
     def does(self, job: Job) -> bool:
         """Return whether the rival takes part in a job."""
-        return True
+        return not self.jobs or job.name in self.jobs
 
     def unavailable(self) -> str | None:
         """Return why it can't run here, or None if it can."""

@@ -18,11 +18,14 @@ from benchmarks.comparison.rival import Cores
 from benchmarks.comparison.rivals import RIVALS
 from benchmarks.measurement import Measurement, measure, settle
 
-WARM_UP = 10
+WARM_UP = 8
 """Batches to discard before each measurement: more than a rival prefetches while another one runs."""
 
-GRACE = 180.0
+GRACE = 60.0
 """Seconds that a rival may take to start, and to answer after its measurement."""
+
+IMPORTS = 120.0
+"""Seconds that all processes of a job may take in addition, to import torch."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +101,21 @@ def run_job(
     job = JOBS[name]
     result = JobResult(name)
     with ExitStack() as stack:
-        children: dict[str, Helper] = {}
-        for rival in rivals:
-            if not RIVALS[rival].does(job):
-                continue
+        # All processes import torch at once. Then their loaders start one after the other.
+        children = {
+            rival: stack.enter_context(Helper(rival, _serve, rival, name, cores, grace=GRACE))
+            for rival in rivals
+            if RIVALS[rival].does(job)
+        }
+        for child in children.values():
+            child.answer(IMPORTS)
+        for rival, child in list(children.items()):
             say(f"{name}: {rival} starts")
-            child = stack.enter_context(Helper(rival, _serve, rival, name, cores, grace=GRACE))
             try:
-                result.rivals[rival] = RivalResult(child.answer())
-                children[rival] = child
+                result.rivals[rival] = RivalResult(child.ask("start"))
             except RivalError as error:
                 result.failures[rival] = str(error)
-                child.close()
+                children.pop(rival).close()
         for number in range(rounds):
             order = list(children)
             shift = number % max(len(order), 1)  # no rival always follows the same one
@@ -130,7 +136,9 @@ def run_job(
 
 
 def _serve(rival_name: str, job_name: str, cores: Cores, connection: Connection) -> None:
-    """Run one rival: send its start, then answer each number of seconds with a measurement."""
+    """Run one rival: wait, start it and describe that, then answer each number of seconds with a measurement."""
+    connection.send("ready")
+    connection.recv()
     job, rival = JOBS[job_name], RIVALS[rival_name]
     job.prepare()
     if reason := rival.unavailable():

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.comparison.job import Arrays, Job
-from benchmarks.comparison.rival import Cores, Rival, Samples, Stream, finished, one_thread, repeat
+from benchmarks.comparison.rival import OF_LOADERS, Cores, Rival, Samples, Stream, finished, one_thread, repeat
 
 
 class GrainProcesses(Rival):
@@ -16,6 +16,7 @@ class GrainProcesses(Rival):
     title = "`MapDataset`, `batch`, `mp_prefetch`: worker processes"
     packages = ("grain",)
     modules = ("grain",)
+    jobs = OF_LOADERS
 
     def stream(self, job: Job, cores: Cores) -> Stream:
         import grain
@@ -34,6 +35,7 @@ class GrainThreads(Rival):
     title = "`MapDataset`, `batch`, `to_iter_dataset`: threads"
     packages = ("grain",)
     modules = ("grain",)
+    jobs = OF_LOADERS
 
     def stream(self, job: Job, cores: Cores) -> Stream:
         import grain

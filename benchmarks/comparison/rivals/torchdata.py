@@ -8,7 +8,7 @@ from functools import partial
 from torch.utils.data import SequentialSampler
 
 from benchmarks.comparison.job import Job
-from benchmarks.comparison.rival import Batch, Cores, Rival, Samples, Stream, finished, repeat, stack
+from benchmarks.comparison.rival import OF_LOADERS, Batch, Cores, Rival, Samples, Stream, finished, repeat, stack
 
 
 class TorchdataNodes(Rival):
@@ -18,6 +18,7 @@ class TorchdataNodes(Rival):
     title = '`SamplerWrapper`, `Batcher`, `ParallelMapper(method="process")`, `Prefetcher`, `Loader`'
     packages = ("torchdata",)
     modules = ("torchdata.nodes",)
+    jobs = OF_LOADERS
 
     def stream(self, job: Job, cores: Cores) -> Stream:
         from torchdata.nodes import Batcher, Loader, ParallelMapper, Prefetcher, SamplerWrapper
@@ -35,9 +36,7 @@ class StatefulLoader(Rival):
     title = "`StatefulDataLoader(persistent_workers=True)`, otherwise as torch"
     packages = ("torchdata",)
     modules = ("torchdata.stateful_dataloader",)
-
-    def does(self, job: Job) -> bool:
-        return job.name in ("jpeg-small", "short-epochs", "arrays")
+    jobs = OF_LOADERS
 
     def stream(self, job: Job, cores: Cores) -> Stream:
         from torchdata.stateful_dataloader import StatefulDataLoader

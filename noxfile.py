@@ -40,6 +40,7 @@ QUICK = [
     "tests/dali_proxy/worker",
     "tests/pipeline/auto_aug/test_schemes.py",
     "tests/pipeline/bulk",
+    "tests/pipeline/cache",
     "tests/pipeline/catalog",
     "tests/pipeline/codecs/test_headers.py",
     "tests/pipeline/compiler/test_fused_samples.py",

@@ -115,7 +115,7 @@ def test_loop_over_a_server_that_was_stopped_and_started_says_so_at_once(num_wor
         server.start()
         with soon():
             for _ in range(2):
-                with pytest.raises(ServerClosedError, match=r"stopped and started again .* iter\(loader\)"):
+                with pytest.raises(ServerClosedError, match=r"stopped and started again.* iter\(loader\)"):
                     next(iterator)
         assert [index for batch in loader for index in check_affine(*batch)] == list(range(16))
         del iterator

@@ -30,6 +30,7 @@ EXCEPTIONS = {
     "external_source": _OWN.format("external_source/test_parity.py"),
     "filter": _OWN.format("operators/effects/test_filter.py"),
     "inputs.video": _OWN.format("operators/decoding/test_video_input.py"),
+    "io.video": "DALI doesn't have it: tested in tests/pipeline/operators/decoding/test_io_video.py",
     "noise.gaussian": _RANDOM.format("operators/effects/test_noise.py"),
     "noise.salt_and_pepper": _RANDOM.format("operators/effects/test_noise.py"),
     "noise.shot": _RANDOM.format("operators/effects/test_noise.py"),

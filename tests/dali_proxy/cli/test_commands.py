@@ -216,7 +216,9 @@ def test_commands_accept_readers_and_functions(folder: Path) -> None:
 
 
 def test_check_reports_what_is_missing(folder: Path) -> None:
-    (folder / "train.py").write_text("from nvidia.dali import fn\nfn.magic(1)\nfn.resize(2)\n")
+    (folder / "train.py").write_text(
+        "from nvidia.dali import fn\nfn.magic(1)\nfn.resize(2, interp_type=types.INTERP_NN)\n"
+    )
     plain, quiet, as_json = run_all(
         folder, ["check train.py", "check --missing-only train.py pipes.py", "check --json train"]
     )

@@ -15,7 +15,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -545,7 +545,7 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
     assert sum(times.batches for times in stats.operators.values()) >= 8
     assert all("→" not in name for name in stats.operators), "a row for each operator"
     assert all(times.seconds > 0 < times.wall for times in stats.operators.values())
-    assert "operators" in json.loads(json.dumps(asdict(stats)))
+    assert "operators" in json.loads(json.dumps(stats.to_dict()))
     for images, _ in loader:
         images.double().exp_()
     assert (server.stats() - before - stats).training > 0

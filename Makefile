@@ -66,7 +66,7 @@ bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU,
 bench-scale: $(SCALE) ## measure throughput, memory and the time to the first batch by ranks and nodes, in five minutes
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 
-bench-rivals: $(RIVALS) ## compare loaders on twelve kinds of data, in fifteen minutes (ARGS="--jobs audio --rivals torch spdl": parts)
+bench-rivals: $(RIVALS) ## compare loaders on kinds of data, as many as fit into fifteen minutes (ARGS="--jobs audio --rivals torch spdl": parts)
 	$(BIN)/python -m benchmarks.comparison $(ARGS)
 	$(BIN)/python -m docs.comparison
 

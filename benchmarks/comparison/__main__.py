@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("--jobs", nargs="+", choices=JOBS, default=list(JOBS), help="kinds of data (default: all)")
     add("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS), help="loaders (default: all)")
-    add("--rounds", type=int, default=3, help="measurements of each loader (default: %(default)s)")
-    add("--seconds", type=float, default=0.7, help="length of one measurement (default: %(default)s)")
+    add("--rounds", type=int, default=2, help="measurements of each loader (default: %(default)s)")
+    add("--seconds", type=float, default=4.0, help="length of one measurement (default: %(default)s)")
     add("--workers", type=int, default=2, help="worker processes of each loader (default: %(default)s)")
     add("--threads", type=int, default=2, help="threads of each loader (default: %(default)s)")
     add("--limit", type=float, default=840, help="seconds after which no job starts (default: %(default)s)")

@@ -146,7 +146,7 @@ class HostRunner:
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
-        request.ahead = self.variant.executor.look_ahead(request.inputs, request.size)
+        request.ahead = self.variant.executor.look_ahead.announce(request.inputs, request.size)
         request.state = State.QUEUED
         self._scheduler.add(request)
         self._start_queued()

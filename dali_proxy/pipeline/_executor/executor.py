@@ -6,7 +6,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from dali_proxy.pipeline._executor.batch_memory import BatchMemory
 from dali_proxy.pipeline._executor.batch_order import ordered_phases
 from dali_proxy.pipeline._executor.constants import Constants
 from dali_proxy.pipeline._executor.device import Device, open_device
+from dali_proxy.pipeline._executor.look_ahead import LookAhead
 from dali_proxy.pipeline._executor.merging import Merger, make_merger
 from dali_proxy.pipeline._executor.phase_costs import PhaseCosts
 from dali_proxy.pipeline._executor.program import Program
@@ -42,9 +43,8 @@ from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.error_context import describe_failure
 from dali_proxy.pipeline._operator_api.memory_statistics import MemoryStatistics
-from dali_proxy.pipeline._operator_api.operator import FunctionProcesses, LooksAhead, Setup
+from dali_proxy.pipeline._operator_api.operator import FunctionProcesses, Setup
 from dali_proxy.pipeline._operator_api.request import (
-    Announcement,
     BatchRequest,
     BatchResult,
     ExecutorConfig,
@@ -131,14 +131,8 @@ class Executor:
             if closing is not None:
                 self._opened.append(closing)
             self._operators[node.index] = by_frames(graph, node, operator)
-        fed = {Edge(node.index) for node in graph.inputs}
-        #: Operators that can know of batches that wait, because they read only fed data.
-        self._far_sighted = [
-            node.index
-            for node in graph.nodes
-            if isinstance(self._operators[node.index], LooksAhead)
-            and fed.issuperset((*node.inputs, *node.argument_inputs.values()))
-        ]
+        #: Tells operators of batches that wait.
+        self.look_ahead = LookAhead(graph, self._operators)
 
     def _prepare_steps(self, fuse: bool) -> None:
         graph = self.graph
@@ -226,23 +220,6 @@ class Executor:
         except BaseException:
             self._end_order(batch.number)
             raise
-
-    def look_ahead(self, inputs: Mapping[str, TensorList], size: int) -> Mapping[int, Announcement]:
-        """Let operators know of a batch that waits. It takes little time, and starts nothing.
-
-        Args:
-            inputs: batch for each input of the graph, by name.
-            size: number of samples.
-
-        Returns:
-            What to pass on with the batch's request, and to close when it has run, or won't: by index of the operator.
-        """
-        if not self._far_sighted:
-            return {}
-        outputs = {Edge(node.index): inputs[node.name] for node in self.graph.inputs}
-        batch = Batch.without_executor(BatchRequest(size), outputs)
-        found = {index: self._operators[index].look_ahead(batch) for index in self._far_sighted}
-        return {index: each for index, each in found.items() if each is not None}
 
     def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
         """Copy fed data for a node, on the threads of the CPU stage; to pinned memory if the GPU reads the data."""

@@ -10,11 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import IO, Any
+from typing import IO
 
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
+from dali_proxy.pipeline._remote.position_stream import PositionStream
 from dali_proxy.pipeline._remote.reading import REMOTE_THREADS, read_url, size_of_url
 from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline.errors import BuildError
@@ -160,35 +161,6 @@ def _swapped(read: Callable[[str, int, int, int], bytes], url: str, size: int, c
     return read(url, size, offset, count)
 
 
-class _Stream(io.RawIOBase):
-    """A seekable stream over a `DataFile`, given its function `pread` and its size."""
-
-    def __init__(self, pread: Callable[[int, int], bytes], size: int) -> None:
-        self._pread = pread
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        content = self._pread(len(buffer), self._position)
-        buffer[: len(content)] = content
-        self._position += len(content)
-        return len(content)
-
-
 def open_files(paths: Sequence[str], blocks: Blocks | None) -> list[DataFile]:
     """Open files as `DataFile`s. The servers of URLs are asked for many files at once.
 
@@ -226,3 +198,14 @@ def open_text(path: str, *, encoding: str = "utf-8", errors: str | None = None, 
     if is_url(path):
         return io.TextIOWrapper(io.BytesIO(read_url(path)), encoding, errors, newline)
     return open(local_path(path), encoding=encoding, errors=errors, newline=newline)
+
+
+class _Stream(PositionStream):
+    """A stream over a `DataFile`, given its function `pread` and its size."""
+
+    def __init__(self, pread: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__(size)
+        self._pread = pread
+
+    def pread(self, count: int, position: int) -> bytes:
+        return self._pread(count, position)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable
 
 import numpy as np
 
+from dali_proxy.pipeline._remote.position_stream import PositionStream
 
-class HollowFile(io.RawIOBase):
+
+class HollowFile(PositionStream):
     """A stream over a file, in which ranges read as zeros, without reading them from the file.
 
     Args:
@@ -17,9 +18,8 @@ class HollowFile(io.RawIOBase):
     """
 
     def __init__(self, descriptor: int) -> None:
+        super().__init__(os.fstat(descriptor).st_size)
         self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
-        self._position = 0
         self._begins = self._ends = np.empty(0, np.int64)
 
     def leave_out(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -34,25 +34,9 @@ class HollowFile(io.RawIOBase):
         self._begins = begins[first]
         self._ends = ends[np.append(np.flatnonzero(first)[1:] - 1, len(ends) - 1)] if len(ends) else ends
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        left = max(0, self._size - self._position)
-        count = left if size is None or size < 0 else min(size, left)
-        begin, end = self._position, self._position + count
-        content = bytearray(count)
+    def pread(self, count: int, position: int) -> bytes:
+        begin, end = position, max(position, min(position + count, self._size))
+        content = bytearray(end - begin)
         while begin < end:
             within = int(np.searchsorted(self._begins, begin, "right")) - 1
             if within >= 0 and begin < self._ends[within]:
@@ -60,10 +44,9 @@ class HollowFile(io.RawIOBase):
                 continue
             following = int(self._begins[within + 1]) if within + 1 < len(self._begins) else end
             part = os.pread(self._descriptor, min(following, end) - begin, begin)
-            content[begin - self._position : begin - self._position + len(part)] = part
+            content[begin - position : begin - position + len(part)] = part
             begin += len(part)
             if not part:  # the file has become shorter
-                del content[begin - self._position :]
+                del content[begin - position :]
                 break
-        self._position += len(content)
         return bytes(content)

@@ -276,10 +276,16 @@ def test_jobs_continue_with_one_new_server() -> None:
 
 def test_server_that_is_terminated_says_so() -> None:
     with DALIServer(noisy(), name="shared") as first, attach("shared") as second:
+        loops = [
+            iter(DataLoader(server, IndexDataset(4000, server.proxy), batch_size=4, num_workers=0))
+            for server in (first, second)
+        ]
+        for loop in loops:
+            next(loop)
         os.kill(first.pid or 0, signal.SIGTERM)
-        for server in (first, second):
+        for loop in loops:
             with pytest.raises((ServerClosedError, ServerDiedError), match="terminated"):
-                epoch(server)
+                list(loop)
 
 
 # Names ----------------------------------------------------------------------------------------------------------

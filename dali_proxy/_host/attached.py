@@ -12,17 +12,13 @@ from dali_proxy._host.control import (
     ATTACH_KEY,
     CONTROL_CODEC,
     PYTHON,
-    Failed,
     Greeting,
-    Ready,
     Serve,
-    StartFailed,
     Stop,
 )
-from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.process import is_stopped, open_process
-from dali_proxy._host.starting import read_bytes, shared_bytes, start_message
+from dali_proxy._host.starting import check_ready, read_bytes, reason_of_end, shared_bytes, start_host
 from dali_proxy._host.user_modules import changed_files
 from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy._transport.exchange import LocalExchange
@@ -133,26 +129,15 @@ class AttachedHost:
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> int:
         try:
-            with start_message(pipeline, options) as (message, fds):
-                self._control.send(message, fds, timeout=timeout)
-            prepare_for_forks()
-            answer = self._control.receive(timeout).message
+            return start_host(self._control, pipeline, options, timeout).pid
         except ChannelClosedError as error:
             raise ServerDiedError(
                 f"the server ended while it started the pipeline: {self._reason() or error}"
             ) from error
-        if isinstance(answer, StartFailed):
-            raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
-        if not isinstance(answer, Ready):
-            raise ProxyError(f"the server's process answered {type(answer).__name__}")
-        return answer.pid
 
     def _reason(self) -> str:
         """Return the reason that the process gave for its end, if any."""
-        with suppress(IPCError):
-            for received in self._control.receive_ready(rest=True):
-                if isinstance(received.message, Failed):
-                    self._failure = received.message.reason
+        self._failure = reason_of_end(self._control) or self._failure
         return self._failure
 
 
@@ -216,8 +201,7 @@ def _created(options: HostOptions, name: Name, path: str, deadline: float) -> Ch
             raise ServerDiedError(f"the server didn't start: {error}; see its output above") from error
         finally:
             process.wait()  # it has forked the server, or has failed
-        if isinstance(answer, StartFailed):
-            raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
+        check_ready(answer)
         return _greeted(path)[0]  # the server waits for this before `parent` is closed
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from dali_proxy._common.process_exit import describe_exit
-from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Stop
 from dali_proxy._host.driver_files import remove_driver_files
-from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.options import HostOptions
-from dali_proxy._host.starting import start_message
+from dali_proxy._host.starting import reason_of_end, start_host
 from dali_proxy._transport.exchange import LocalExchange
-from dali_proxy.errors import ProxyError, ServerDiedError
+from dali_proxy.errors import ServerDiedError
 from dali_proxy.pipeline._concurrency.forking import no_forks
 from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError
@@ -116,24 +114,14 @@ class ProcessHost:
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
         try:
-            with start_message(pipeline, options) as (message, fds):
-                self._control.send(message, fds, timeout=timeout)
-            prepare_for_forks()
-            answer = self._control.receive(timeout).message
+            start_host(self._control, pipeline, options, timeout)
         except ChannelClosedError as error:
             reason = self.describe_exit() or str(error)
             raise ServerDiedError(f"the server didn't start: {reason}; see its output above") from error
-        if isinstance(answer, StartFailed):
-            raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
-        if not isinstance(answer, Ready):
-            raise ProxyError(f"the server's process answered {type(answer).__name__}")
 
     def _reason(self) -> str:
         """Return the reason that the process gave for its end, if any."""
-        with suppress(IPCError):
-            for received in self._control.receive_ready(rest=True):
-                if isinstance(received.message, Failed):
-                    self._failure = received.message.reason
+        self._failure = reason_of_end(self._control) or self._failure
         return self._failure
 
     def _kill(self) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 
-from dali_proxy._host.control import Start
+from dali_proxy._host.control import Failed, Ready, Start, StartFailed
+from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
+from dali_proxy.errors import ProxyError
 from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._definition.serializing import deserialize_for_host
-from dali_proxy.pipeline._ipc.channel import Received
+from dali_proxy.pipeline._ipc.channel import Channel, Received
+from dali_proxy.pipeline._ipc.errors import IPCError
 from dali_proxy.pipeline._ipc.interpreter import import_path, working_directory
 from dali_proxy.pipeline._ipc.memory import SharedBlock
 
@@ -61,6 +64,44 @@ def start_message(pipeline: bytes, options: HostOptions) -> Iterator[tuple[Start
     )
     with shared_bytes(b"".join(parts)) as block:
         yield message, (block.fd,)
+
+
+def start_host(control: Channel, pipeline: bytes, options: HostOptions, timeout: float) -> Ready:
+    """Start a host in the process at the other end of a channel, and wait until it is ready.
+
+    Args:
+        control: the channel.
+        pipeline: see `start_message`.
+        options: see `start_message`.
+        timeout: seconds that sending and starting may take.
+
+    Raises:
+        ChannelClosedError: the process has ended.
+        ProxyError: it doesn't answer as a host does. It also raises what the start raises there.
+    """
+    with start_message(pipeline, options) as (message, fds):
+        control.send(message, fds, timeout=timeout)
+    prepare_for_forks()
+    return check_ready(control.receive(timeout).message)
+
+
+def check_ready(answer: object) -> Ready:
+    """Return the answer of a process that has started; raise the error of one that couldn't."""
+    if isinstance(answer, StartFailed):
+        raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
+    if not isinstance(answer, Ready):
+        raise ProxyError(f"the server's process answered {type(answer).__name__}")
+    return answer
+
+
+def reason_of_end(control: Channel) -> str:
+    """Return the reason that the process at the other end of a channel has sent for its end, if any."""
+    reason = ""
+    with suppress(IPCError):
+        for received in control.receive_ready(rest=True):
+            if isinstance(received.message, Failed):
+                reason = received.message.reason
+    return reason
 
 
 def read_start(received: Received) -> tuple[bytes, HostOptions]:

@@ -58,11 +58,13 @@ def described(name: Name, pipeline: Pipeline, endpoint: Endpoint, placement: str
         "timeout": endpoint.timeout,
         "placement": placement,
     }
-    description = pickle.dumps((serialize_for_host(pipeline), internals.builder.structure, options))
+    description = b""
+    if name.creates:
+        description = pickle.dumps((serialize_for_host(pipeline), internals.builder.structure, options))
     in_server = placement in ("server", "auto") and not internals.on_cpu
     return replace(
         name,
-        description=description if name.creates else b"",
+        description=description,
         opens_files=_opens_files(graph),
         calls_functions=calls_the_user(graph),
         uses_gpu=in_server and internals.arguments.device_id is not None,

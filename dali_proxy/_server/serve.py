@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dali_proxy._common.named_sockets import check_name
 from dali_proxy._host.attached import read_description
 from dali_proxy._server.naming import undescribed
 from dali_proxy._server.server import DALIServer
@@ -46,7 +45,7 @@ def attach(name: str, pipeline: Pipeline | Callable[..., Any] | None = None, **a
 
     Args:
         name: the name that another process has passed to `DALIServer` or `serve`.
-        pipeline: pipeline or function of `pipeline.dynamic` for this job; by default, that of the server.
+        pipeline: pipeline or function of `dali_proxy.dynamic` for this job; by default, that of the server.
         **arguments: arguments of `DALIServer`. Without a pipeline, also those of `Pipeline` that replace the server's,
             such as `seed` and `batch_size`.
 
@@ -65,7 +64,7 @@ def attach(name: str, pipeline: Pipeline | Callable[..., Any] | None = None, **a
     if pipeline is None:
         described = inspect.signature(Pipeline).parameters
         own = {each: arguments.pop(each) for each in [*arguments] if each in described}
-        pipeline, options = undescribed(read_description(check_name(name)), **own)
+        pipeline, options = undescribed(read_description(name), **own)
         arguments = options | arguments
     server = DALIServer(pipeline, name=name, attach=True, **arguments)
     assert server._name is not None  # it has a name

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._common.folders import make_folder, remove_dead_folders
+from dali_proxy._common.latency import Latency
 from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._host import HOSTS, AttachedHost, HostOptions, Name, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
@@ -482,7 +483,8 @@ class DALIServer:
 
     def stats(self) -> ServerStats:
         """Return the counters of the running server since its last start. They end with the server."""
-        times = copy.deepcopy(self.loop_times)
+        times = self.loop_times
+        latency = {stage: Latency(each.counts()) for stage, each in times.latency.items()}  # they go on counting
         return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,
@@ -490,8 +492,8 @@ class DALIServer:
             **self.loop_times.counters(),
             **vars(self.losses),
             in_flight=dict(self.loop_times.in_flight),
-            latency=times.latency,
-            ranks={times.rank: times.latency["wait"]},
+            latency=latency,
+            ranks={times.rank: latency["wait"]},
             slowest=slowest_of(times.slowest),
         )
 

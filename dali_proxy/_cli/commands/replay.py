@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,10 @@ def _execute(options: argparse.Namespace) -> int:
         indices = replayed.indices if hasattr(replayed.indices, "__len__") else [replayed.indices]  # without batches
         indices = [each.item() if isinstance(each, torch.Tensor) else each for each in indices]
         print(f"epoch {replayed.epoch}, batch {replayed.batch}, dataset indices {indices}")
-        for place, value in _tensors(replayed.data):
+        tensors = _tensors(replayed.data)
+        for place, value in tensors.items():
             print(f"{place}: {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}")
-        images = next((value for _, value in _tensors(replayed.data) if value.ndim in (4, 5)), None)
+        images = next((value for value in tensors.values() if value.ndim in (4, 5)), None)
         if images is not None:
             dali_proxy.show(images, labels=indices, path=options.output)
             print(f"Saved {options.output}.")
@@ -85,16 +86,12 @@ def _states(value: Any) -> Iterator[dict[str, Any]]:
             yield from _states(each)
 
 
-def _tensors(data: Any, place: str = "batch") -> Iterator[tuple[str, Any]]:
-    """Return the tensors of a batch, with their places in it."""
-    if hasattr(data, "shape") and hasattr(data, "dtype"):
-        yield place, data
-    elif isinstance(data, Mapping):
-        for key, value in data.items():
-            yield from _tensors(value, f"{place}[{key!r}]")
-    elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        for key, value in enumerate(data):
-            yield from _tensors(value, f"{place}[{key}]")
+def _tensors(data: Any) -> dict[str, Any]:
+    """Return the tensors of a batch, by their places in it."""
+    from torch.utils import _pytree
+
+    found = {f"batch{_pytree.keystr(path)}": value for path, value in _pytree.tree_leaves_with_path(data)}
+    return {place: value for place, value in found.items() if hasattr(value, "shape") and hasattr(value, "dtype")}
 
 
 COMMAND = Command("show the samples and images of any step of a training", _execute, _add_arguments, _DESCRIPTION)

@@ -47,7 +47,7 @@ class WindowedOrder:
         seed: seed of the orders; it must be the same on all ranks.
 
     Raises:
-        ArgumentValueError: a number is negative, or there are no samples.
+        ArgumentValueError: a length is negative, the files have no samples, or `window` is less than 1.
 
     Example:
         >>> order = WindowedOrder([300] * 20, window=1000)

@@ -188,8 +188,8 @@ class BatchRef(Placeholder):
     __slots__ = ("item", "output", "ticket")
 
     advice = (
-        "To get tensors, loop over loader = dali_proxy.DataLoader(server, ...) in place of torch's own DataLoader; if "
-        "a framework makes that, give it collate_fn=loader.collate_fn; or call server.produce_data(batch). In a "
+        "To get tensors, loop over a dali_proxy.DataLoader(server, ...) in place of torch's own DataLoader. If a "
+        "framework makes the loader, give it collate_fn=loader.collate_fn; or call server.produce_data(batch). In a "
         "collate_fn, which runs before the pipeline, pass placeholders on: compute on the tensors in "
         "DataLoader(batch_transform=function), in the training loop, or in the pipeline."
     )

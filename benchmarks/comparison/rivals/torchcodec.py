@@ -1,4 +1,4 @@
-"""torchcodec's decoders in the workers of torch's DataLoader."""
+"""torch's DataLoader, whose workers decode with torchcodec."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Torchcodec(Rival):
     """torch's DataLoader with torchcodec in its workers."""
 
     name = "torchcodec"
-    title = "`decode_jpeg` with torchvision's `transforms.v2`, and `VideoDecoder`, in workers of torch's `DataLoader`"
+    title = "`DataLoader`: workers run `decode_jpeg` with torchvision's `transforms.v2`, or `VideoDecoder`"
     packages = ("torchcodec",)
     modules = ("torchcodec.decoders", "torchvision.transforms.v2")
 

@@ -30,10 +30,10 @@ class TorchvisionSamples(Samples):
 
 
 class Torchvision(Rival):
-    """``torchvision.io.decode_jpeg`` and ``torchvision.transforms.v2`` in the workers of torch's DataLoader."""
+    """torch's DataLoader, whose workers run ``torchvision.io.decode_jpeg`` and ``torchvision.transforms.v2``."""
 
     name = "torchvision"
-    title = "`decode_jpeg` and `transforms.v2` in workers of torch's `DataLoader`"
+    title = "`DataLoader`: workers run `decode_jpeg` and `transforms.v2`"
     packages: tuple[str, ...] = ("torchvision",)
     modules: tuple[str, ...] = ("torchvision.io", "torchvision.transforms.v2")
     samples: type[Samples] = TorchvisionSamples

@@ -64,7 +64,7 @@ class DiskTier:
         self._closed = False
 
     def load(self, key: bytes) -> tuple[list[Array], tuple[str, ...]] | None:
-        """Return the arrays of a value and their layouts; None if there is no such file, or if it is damaged."""
+        """Return the arrays of a value and their layouts; None if the file is missing or damaged."""
         content = self._files.get(key.hex())
         return None if content is None else _decoded(content)
 

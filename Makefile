@@ -77,7 +77,7 @@ fuzz: $(DEV) ## attack a server with hostile clients, and parsers with damaged f
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 faults: $(DEV) ## run the tests of faults that take minutes or gigabytes (as root: also those that limit memory)
-	$(BIN)/python -m pytest -m faults $(ARGS)
+	$(BIN)/python -m pytest -m faults -o faulthandler_timeout=900 $(ARGS)
 
 sanitize: $(DEV) ## let parsers read damaged files with C modules that check all accesses, for five minutes; run the modules' tests
 	.ci/sanitize $(BIN)/python $(ARGS)

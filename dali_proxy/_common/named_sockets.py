@@ -69,6 +69,9 @@ def locked_folder(path: str) -> Iterator[None]:
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            fcntl.flock(folder, fcntl.LOCK_UN)  # also for forked children, which inherited it
     finally:
         os.close(folder)

@@ -18,6 +18,7 @@ import pytest
 from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._transport.protocol import CODEC
 from dali_proxy.pipeline._ipc.connecting import Listener
+from tests.forked_while import child_forked_inside
 
 
 def test_folders_of_dead_servers_are_removed() -> None:
@@ -76,18 +77,9 @@ def test_folder_of_a_starting_process_that_was_killed_is_removed() -> None:
 
 def test_forked_child_does_not_keep_a_folder_locked() -> None:
     folder = Path(new_folder())
-    ends = os.pipe()
-    with make_folder(str(folder)):
-        child = os.fork()
-        if not child:
-            os.read(ends[0], 1)
-            os._exit(0)
-    remove_dead_folders()
-    assert not folder.exists()
-    os.write(ends[1], b"1")
-    os.waitpid(child, 0)
-    for end in ends:
-        os.close(end)
+    with child_forked_inside(make_folder(str(folder))):
+        remove_dead_folders()
+        assert not folder.exists()
 
 
 def test_file_system_without_locks_keeps_folders_of_starting_servers(monkeypatch: pytest.MonkeyPatch) -> None:

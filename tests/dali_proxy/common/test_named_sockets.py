@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from dali_proxy._common.named_sockets import named_socket
+from dali_proxy._common.named_sockets import locked_folder, named_socket
 from dali_proxy.errors import ProxyError
+from tests.forked_while import child_forked_inside
 
 
 @pytest.fixture
@@ -55,3 +57,10 @@ def test_link_to_a_folder_is_refused(runtime: Path, tmp_path: Path) -> None:
     runtime.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ProxyError, match="isn't a folder"):
         named_socket("a")
+
+
+def test_forked_child_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
+    with child_forked_inside(locked_folder(str(tmp_path / "a"))):
+        folder = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if it is locked
+        os.close(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -17,6 +18,7 @@ import pytest
 from dali_proxy.pipeline._remote import cache as cache_module
 from dali_proxy.pipeline._remote.cache import DiskCache, disk_cache
 from pipeline.errors import ArgumentValueError
+from tests.forked_while import child_forked_inside
 
 HEAD = 20  # bytes of each file besides its content
 
@@ -121,6 +123,12 @@ def test_file_that_another_process_writes_is_not_evicted(seconds: int, tmp_path:
     os.kill(writer.pid, signal.SIGCONT)
     writer.join()
     assert [len(cache.get(each) or b"") for each in ("another", "small")] == [500 - HEAD, 300]
+
+
+def test_forked_child_does_not_keep_the_cache_locked(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1000)
+    with child_forked_inside(cache._locked()), open(tmp_path / "lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if it is locked
 
 
 def test_content_larger_than_the_cache_is_not_stored(tmp_path: Path) -> None:

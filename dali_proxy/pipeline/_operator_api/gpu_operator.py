@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline.errors import OperatorError, PipelineError, SampleFailure
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
+
+Result = TypeVar("Result")
 
 
 class GpuOperator(BatchOperator):
@@ -119,6 +121,27 @@ def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
     """
     if failures:
         raise OperatorError.from_failures([SampleFailure(sample, error) for sample, error in failures])
+
+
+def each_sample(function: Callable[..., Result], *columns: Iterable[Any]) -> list[Result]:
+    """Return the results of a function for the samples of a batch.
+
+    Args:
+        function: gets a value from each column.
+        columns: values of all samples.
+
+    Raises:
+        OperatorError: the function raised a `PipelineError`; the error lists all samples for which it did.
+    """
+    results: list[Result] = []
+    failures: list[tuple[int, PipelineError]] = []
+    for sample, values in enumerate(zip(*columns, strict=True)):
+        try:
+            results.append(function(*values))
+        except PipelineError as error:
+            failures.append((sample, error))
+    fail(failures)
+    return results
 
 
 def as_pipeline_error(error: BaseException) -> PipelineError:

@@ -16,11 +16,11 @@ from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
 from dali_proxy.pipeline._operator_api.arguments import map_once
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, each_sample, samples_of
 from dali_proxy.pipeline._operator_api.operator import BatchOperator
 from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline._operators.geometry.resize_launches import frames
-from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 Int64s = npt.NDArray[np.int64]
@@ -79,13 +79,7 @@ def _pick(source: Samples, orders: Sequence[Array]) -> tuple[Samples, Int64s]:
     numbers = np.concatenate(orders, axis=None)
     regular = 0 not in sizes and all(order.ndim == 1 for order in orders)
     if not regular or numbers.min() < 0 or (numbers >= np.repeat(counts, sizes)).any():
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (order, count) in enumerate(zip(orders, counts.tolist(), strict=True)):
-            try:
-                _check(order, count, sample)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        each_sample(_check, orders, counts.tolist(), range(len(orders)))
     shapes = source.shapes.copy()
     shapes[:, 0] = sizes
     images, _ = frames(source, 1)

@@ -14,11 +14,11 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._kernels.audio.resample_signal import plan_resample_signal
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, each_sample, samples_of
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import check_dtype, check_samples
 from dali_proxy.pipeline._operator_api.output_specs import describe, unknown_extents
-from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import DALIDataType
 
@@ -173,14 +173,12 @@ class AudioResampleGpu(GpuOperator):
         data = self.contiguous(inputs[0], batch.stream)
         source, sizes = samples_of(data), _Sizes.from_batch(self.node, batch)
         shapes, scales = source.shapes.copy(), np.ones(len(source))
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(source.shapes.tolist()):
-            try:
-                _check(shape, source.dtype)
-                scales[sample], shapes[sample, 0] = sizes.resolve(sample, shape[0])
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+
+        def resolve(sample: int, shape: list[int]) -> None:
+            _check(shape, source.dtype)
+            scales[sample], shapes[sample, 0] = sizes.resolve(sample, shape[0])
+
+        each_sample(resolve, range(len(source)), source.shapes.tolist())
         output, target = allocate(shapes, _dtype(self.node, source.dtype), data.layout())
         gain, offset = range_factors(source.dtype, target.dtype)
         quality, antialias = self.node.argument("quality"), self.node.argument("antialias")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels.encode_boxes import SCALING, BoxEncoding
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, each_sample, samples_of
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
-from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 BOX_ENCODER = declare_operator(
@@ -121,7 +122,13 @@ def _areas(corners: Array) -> Array:
     return areas
 
 
-def _check(shape: Sequence[int], dtype: np.dtype[Any], labels: int, kind: np.dtype[Any]) -> None:
+def _checked(boxes: Array, labels: Array) -> tuple[Array, Array]:
+    """Return the boxes and labels of a sample, a box in each row."""
+    _check(boxes.shape, labels.size, boxes.dtype, labels.dtype)
+    return boxes.reshape(-1, 4), labels.reshape(-1)
+
+
+def _check(shape: Sequence[int], labels: int, dtype: np.dtype[Any], kind: np.dtype[Any]) -> None:
     """Check the boxes and labels of a sample."""
     if dtype != np.float32 or kind.kind not in "iu":
         raise ArgumentTypeError(f"boxes must be FLOAT and labels integers, not {dtype} and {kind}; use fn.cast")
@@ -141,15 +148,7 @@ class BoxEncoderCpu(BatchOperator):
         self._anchors = _Anchors.from_node(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        samples: list[tuple[Array, Array]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (boxes, labels) in enumerate(zip(inputs[0].samples, inputs[1].samples, strict=True)):
-            try:
-                _check(boxes.shape, boxes.dtype, labels.size, labels.dtype)
-                samples.append((boxes.reshape(-1, 4), labels.reshape(-1)))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        samples = each_sample(_checked, *(data.samples for data in inputs))
         anchors, criteria, offset = self._anchors, self.node.argument("criteria"), self.node.argument("offset")
         matched = np.full((batch.size, len(anchors.centers)), -1)
         first = 0
@@ -195,15 +194,8 @@ class BoxEncoderGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         boxes, labels = (samples_of(self.contiguous(data, batch.stream)) for data in inputs)
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (shape, count) in enumerate(
-            zip(boxes.shapes.tolist(), np.prod(labels.shapes, axis=1).tolist(), strict=True)
-        ):
-            try:
-                _check(shape, boxes.dtype, count, labels.dtype)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        check = partial(_check, dtype=boxes.dtype, kind=labels.dtype)
+        each_sample(check, boxes.shapes.tolist(), np.prod(labels.shapes, axis=1).tolist())
         row = np.full((batch.size, 1), len(self._corners))
         encoded, encoded_samples = allocate(np.pad(row, ((0, 0), (0, 1)), constant_values=4), np.dtype(np.float32))
         found, found_samples = allocate(row, np.dtype(np.int32))

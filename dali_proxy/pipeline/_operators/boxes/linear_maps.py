@@ -17,7 +17,7 @@ from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.vectors import as_vectors, stored_vectors
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import allocate, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import allocate, each_sample, samples_of
 from dali_proxy.pipeline._operator_api.operator import BatchOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
@@ -101,14 +101,8 @@ class LinearMapsCpu(BatchOperator):
             result = _apply_to_ragged(maps, rows[0], rows[1], dtype)
             if result is not None:
                 return [TensorListCPU.from_rows(result, rows[1], data.layout())]
-        outputs: list[Array] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, array in enumerate(data.samples):
-            try:
-                outputs.append(_apply(maps, sample, np.asarray(array), dtype))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        samples = map(np.asarray, data.samples)
+        outputs = each_sample(lambda sample, array: _apply(maps, sample, array, dtype), range(batch.size), samples)
         return [TensorListCPU(outputs, data.layout())]
 
 
@@ -233,20 +227,16 @@ class LinearMapsGpu(PixelOperator):
     @staticmethod
     def _each(maps: LinearMaps, source: Samples) -> tuple[list[tuple[int, ...]], LinearMap]:
         """Return the shapes of the samples as points, and the maps, computed for one sample after the other."""
-        linear: list[LinearMap] = []
-        rows: list[tuple[int, ...]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(source.shapes.tolist()):
-            try:
-                rows.append(maps.points(tuple(shape)))
-                linear.append(maps.for_sample(sample, rows[-1]))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+
+        def described(sample: int, shape: list[int]) -> tuple[tuple[int, ...], LinearMap]:
+            row = maps.points(tuple(shape))
+            return row, maps.for_sample(sample, row)
+
+        rows, linear = zip(*each_sample(described, range(len(source)), source.shapes.tolist()), strict=True)
         if len({each.matrix.shape for each in linear}) > 1:
             raise ArgumentValueError("the matrices of a batch must have the same shape on the GPU")
         matrices, offsets = np.stack([each.matrix for each in linear]), np.stack([each.offset for each in linear])
-        return rows, LinearMap(matrices, offsets)
+        return list(rows), LinearMap(matrices, offsets)
 
 
 def _reshaped(samples: Samples, shapes: Array) -> Samples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import fail
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.operator import BatchOperator
-from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 SELECT_MASKS = declare_operator(
@@ -45,14 +46,8 @@ class SelectMasks(BatchOperator):
         together = _select_all(*inputs, reindex=reindex)
         if together is not None:
             return together
-        results: list[tuple[Array, Array]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, arrays in enumerate(zip(*(data.samples for data in inputs), strict=True)):
-            try:
-                results.append(_select(*map(np.asarray, arrays), reindex=reindex))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        columns = (map(np.asarray, data.samples) for data in inputs)
+        results = each_sample(partial(_select, reindex=reindex), *columns)
         polygons, vertices = zip(*results, strict=True)
         return [TensorListCPU(list(polygons)), TensorListCPU(list(vertices))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import cv2
 import numpy as np
@@ -12,7 +13,7 @@ from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, de
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import fail
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
@@ -180,12 +181,6 @@ class DebayerGpu(PixelOperator):
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
         check_samples(pixels.dtype, (UINT8, UINT16))
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(pixels.shapes.tolist()):
-            try:
-                _check(shape, layout[0] == "F")
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        each_sample(partial(_check, first=layout[0] == "F"), pixels.shapes.tolist())
         algorithm = _ON_GPU[_algorithm(self.node, _ON_GPU)]
         return pixels.named(layout).debayer(1 - _positions(self.node, batch), algorithm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, fail
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, each_sample
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
@@ -85,11 +86,6 @@ class DumpImageGpu(GpuOperator):
         _check_layout(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, image in enumerate(self.on_host(inputs[0], batch)):
-            try:
-                _write(image, sample, self.node.argument("suffix"))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        write = partial(_write, suffix=self.node.argument("suffix"))
+        each_sample(write, self.on_host(inputs[0], batch), range(batch.size))
         return inputs

@@ -13,12 +13,12 @@ from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, de
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.inflate import BLOCK, plan_inflate
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, each_sample, fail, samples_of
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_specs import describe
 from dali_proxy.pipeline._optional import optional_package
 from dali_proxy.pipeline._size_limit import check_size
-from dali_proxy.pipeline.errors import ArgumentValueError, DecodeError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentValueError, DecodeError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import UINT8, to_numpy_type
 
@@ -199,18 +199,13 @@ class InflateGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         source, state = samples_of(self.contiguous(inputs[0], batch.stream)), _State.from_batch(self.node, batch)
-        shapes: list[tuple[int, ...]] = []
-        bounds: list[list[tuple[int, int]]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(source.shapes.tolist()):
-            try:
-                _check_bytes(source.dtype, shape)
-                extents, own = state.arrays(sample, shape[0], self.node.argument("layout"), self._dtype.itemsize)
-                shapes.append(extents if state.single else (len(own), *extents))
-                bounds.append(own)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+
+        def describe(sample: int, shape: list[int]) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+            _check_bytes(source.dtype, shape)
+            extents, own = state.arrays(sample, shape[0], self.node.argument("layout"), self._dtype.itemsize)
+            return extents if state.single else (len(own), *extents), own
+
+        shapes, bounds = zip(*each_sample(describe, range(batch.size), source.shapes.tolist()), strict=True)
         if len(set(map(len, shapes))) > 1:
             raise ArgumentValueError("the arrays of a batch must have the same number of dimensions")
         output, target = allocate(

@@ -15,7 +15,14 @@ from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._kernels.paste_regions import REGION, plan_paste_regions
 from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import (
+    GpuOperator,
+    allocate,
+    as_pipeline_error,
+    each_sample,
+    fail,
+    samples_of,
+)
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import output_dtype
@@ -299,17 +306,8 @@ class MultiPasteGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         paste, tables = _Paste(self.node, batch, inputs), [samples_of(data) for data in inputs]
-        canvases: list[_Canvas] = []
-        pairs: list[tuple[int, int]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample in range(batch.size):
-            try:
-                images, canvas = paste.canvas(sample)
-                pairs += images
-                canvases.append(canvas)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        images, canvases = zip(*each_sample(paste.canvas, range(batch.size)), strict=True)
+        pairs = [pair for each in images for pair in each]
         counts = np.array([len(canvas.shapes) for canvas in canvases])
         regions = np.zeros(max(1, int(counts.sum())), REGION)
         owners, positions = np.array(pairs, np.int64).reshape(-1, 2).T

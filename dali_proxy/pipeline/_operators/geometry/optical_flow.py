@@ -13,7 +13,7 @@ from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_oper
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.convert import convert_color
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, fail
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, each_sample
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
 from dali_proxy.pipeline._operator_api.upload import upload
@@ -120,14 +120,8 @@ class OpticalFlowGpu(GpuOperator):
         self._search = OpticalFlowCpu(node, setup)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        vectors: list[Array] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, given in enumerate(zip(*(self.on_host(each, batch) for each in inputs), strict=True)):
-            try:
-                vectors.append(self._search.run(None, sample, given, None))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        samples = zip(*(self.on_host(each, batch) for each in inputs), strict=True)
+        vectors = each_sample(lambda given: self._search.run(None, 0, given, None), samples)
         return [upload(batch, TensorListCPU(vectors, _LAYOUT))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.patches import ORDERS, PatchLayout, patchify
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import fail
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -25,7 +26,7 @@ from dali_proxy.pipeline._operators.geometry.normalization_arguments import (
     for_channels,
     gains_and_offsets,
 )
-from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import FLOAT
 
@@ -146,13 +147,8 @@ class PatchifyGpu(PixelOperator):
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression:
         layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (_, height, width) in enumerate(pixels.extents.tolist()):
-            try:
-                _check_size(height, width, self._patches)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        _, heights, widths = pixels.extents.T.tolist()
+        each_sample(partial(_check_size, patches=self._patches), heights, widths)
         dtype = output_dtype(self.node)
         assert dtype is not None
         tables = [values[:, : len(for_channels(values[0], pixels.channels))] for values in self._tables.get(batch)]

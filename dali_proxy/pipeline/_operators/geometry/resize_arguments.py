@@ -14,7 +14,7 @@ from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import Argument, Kind
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._operator_api.arguments import Arguments
-from dali_proxy.pipeline._operator_api.gpu_operator import fail
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operators.geometry.windows import round_half_away
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 
@@ -139,15 +139,7 @@ def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: npt.NDAr
     Raises:
         OperatorError: Samples can't be resized; the error lists them.
     """
-    solved: list[Resized] = []
-    failures: list[tuple[int, PipelineError]] = []
-    for sample, lengths in enumerate(extents.tolist()):
-        try:
-            solved.append(solve(sample, lengths))
-        except PipelineError as error:
-            failures.append((sample, error))
-    fail(failures)
-    size, low, high, _ = zip(*solved, strict=True)
+    size, low, high, _ = zip(*each_sample(solve, range(len(extents)), extents.tolist()), strict=True)
     return ResizedBatch(np.array(size, np.int64), np.array(low, np.float64), np.array(high, np.float64))
 
 

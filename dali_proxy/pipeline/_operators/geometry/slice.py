@@ -11,7 +11,7 @@ import numpy as np
 
 from dali_proxy.pipeline._declaration import Input, declare_operator, implements
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import fail
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
@@ -30,7 +30,7 @@ from dali_proxy.pipeline._operators.geometry.windows import (
     fill_argument,
     policy_argument,
 )
-from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 SLICE = declare_operator(
@@ -159,16 +159,12 @@ class SliceGpu(WindowGpu):
         together = windows.locate_all(shapes, inputs, normalized)
         if together is not None:
             return together
-        located: list[tuple[list[int], list[int]]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(shapes.tolist()):
-            bounds: Positional | None = None
-            if inputs:
-                bounds = positional(inputs[0].samples[sample], inputs[1].samples[sample], normalized)
-            try:
-                located.append(windows.locate(sample, shape, bounds))
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        bounds: Sequence[Positional | None] = [None] * len(shapes)
+        if inputs:
+            bounds = [
+                positional(anchor, shape, normalized)
+                for anchor, shape in zip(*(data.samples for data in inputs), strict=True)
+            ]
+        located = each_sample(windows.locate, range(len(shapes)), shapes.tolist(), bounds)
         starts, extents = (np.array(column, np.int64) for column in zip(*located, strict=True))
         return starts, extents

@@ -17,7 +17,7 @@ from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.point_maps import perspective
 from dali_proxy.pipeline._operator_api.arguments import map_once
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import allocate, fail, samples_of
+from dali_proxy.pipeline._operator_api.gpu_operator import allocate, each_sample, samples_of
 from dali_proxy.pipeline._operator_api.image_axes import IMAGE_LAYOUTS
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -323,19 +323,10 @@ class WarpPerspectiveGpu(PixelOperator):
             if any(warps.sizes):
                 extents = np.array([size or own for size, own in zip(warps.sizes, extents.tolist(), strict=True)])
             return extents, [[row.reshape(3, 3)] for row in warps.matrices]
-        sizes: list[tuple[int, ...]] = []
-        matrices: list[list[Array]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(shapes.tolist()):
-            try:
-                matrix = None if given is None else given[sample]
-                size, own = warps.for_frames(sample, shape, matrix)
-                sizes.append(size)
-                matrices.append(own)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
-        return np.array(sizes, np.int64), matrices
+        matrices_of: Sequence[Array | None] = [None] * len(shapes) if given is None else given
+        found = each_sample(warps.for_frames, range(len(shapes)), shapes.tolist(), matrices_of)
+        sizes, matrices = zip(*found, strict=True)
+        return np.array(sizes, np.int64), list(matrices)
 
     def _warp(self, pixels: PixelExpression, sizes: Array, matrices: Sequence[Array]) -> PixelExpression:
         check_samples(pixels.dtype, _DTYPES)

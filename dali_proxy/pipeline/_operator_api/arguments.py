@@ -49,17 +49,27 @@ class Arguments:
         """Return whether the argument differs from sample to sample."""
         return name in self._values
 
-    def scalars(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | None:
-        """Return one number per sample, shape (batch,); None if the argument is not given and has no default.
+    def optional(self, read: Callable[..., _Result], name: str, *options: Any) -> _Result | None:
+        """Return what `scalars` or another method reads; None if the argument is not given and has no default.
+
+        Args:
+            read: the method.
+            name: name of the argument.
+            *options: further arguments of the method.
+        """
+        missing = name not in self._values and self._node.argument(name) is None
+        return None if missing else read(name, *options)
+
+    def scalars(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Return one number per sample, shape (batch,).
 
         Raises:
             ArgumentValueError: a sample's value isn't a single number.
         """
-        rows = self.vectors(name, 1, dtype)
-        return None if rows is None else rows[:, 0]
+        return self.vectors(name, 1, dtype)[:, 0]
 
-    def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array | None:
-        """Return one vector per sample, shape (batch, length); None if the argument is not given and has no default.
+    def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Return one vector per sample, shape (batch, length).
 
         Args:
             name: name of the argument.
@@ -76,7 +86,7 @@ class Arguments:
             key = (name, length, dtype, self._batch_size)
             if key not in known:
                 known[key] = self._repeated(name, length, dtype)
-            repeated: Array | None = known[key]
+            repeated: Array = known[key]
             return repeated
         array = values.small_array()
         if array is not None:
@@ -92,12 +102,9 @@ class Arguments:
             raise ArgumentValueError(f"argument {name!r} has vectors of different lengths in one batch")
         return np.stack(vectors)
 
-    def _repeated(self, name: str, length: int | None, dtype: npt.DTypeLike) -> Array | None:
+    def _repeated(self, name: str, length: int | None, dtype: npt.DTypeLike) -> Array:
         """Return `vectors` of a constant."""
-        constant = self._node.argument(name)
-        if constant is None:
-            return None
-        row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
+        row = self._fit(name, self._constant(name, dtype), length)
         return np.broadcast_to(row, (self._batch_size, len(row)))
 
     def derived(self, compute: Callable[[Arguments, int], _Result], *names: str) -> _Result:
@@ -115,33 +122,39 @@ class Arguments:
         result: _Result = known[key]
         return result
 
-    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
-        """Return one vector of any length per sample; None if the argument is not given and has no default."""
+    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array]:
+        """Return one vector of any length per sample."""
         values = self._values.get(name)
         if values is None:
-            constant = self._node.argument(name)
-            if constant is None:
-                return None
-            return [np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel()] * self._batch_size
+            return [self._constant(name, dtype)] * self._batch_size
         array = values.small_array()
         if array is not None:
             return list(array.reshape(self._batch_size, -1).astype(dtype, copy=False))
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
 
-    def table(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | Sequence[Array] | None:
+    def table(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | Sequence[Array]:
         """Return `vectors` of any length, (batch, length), or `rows` if their lengths differ."""
         try:
             return self.vectors(name, dtype=dtype)
         except ArgumentValueError:
             return self.rows(name, dtype)
 
-    def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
-        """Return one array of any shape per sample; None if the argument is not given and has no default."""
+    def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array]:
+        """Return one array of any shape per sample."""
         values = self._values.get(name)
         if values is not None:
             return [np.asarray(sample, dtype=dtype) for sample in values.samples]
-        constant = self._node.argument(name)
-        return None if constant is None else [np.asarray(constant, dtype=dtype)] * self._batch_size
+        return [np.asarray(self._value(name), dtype=dtype)] * self._batch_size
+
+    def _value(self, name: str) -> Any:
+        """Return the constant of an argument that is given or has a default."""
+        value = self._node.argument(name)
+        assert value is not None, f"read the argument {name!r} with `optional`"
+        return value
+
+    def _constant(self, name: str, dtype: npt.DTypeLike) -> Array:
+        """Return such a constant as a vector."""
+        return np.atleast_1d(np.asarray(self._value(name), dtype=dtype)).ravel()
 
     def _fit(self, name: str, row: Array, length: int | None) -> Array:
         if length is None or len(row) == length:

@@ -166,7 +166,6 @@ class Batch:
             return state.numbers
         if RANDOM_STATE.name in node.argument_inputs or RANDOM_STATE.name in node.arguments:
             states = self.arguments(node).rows(RANDOM_STATE.name, np.int64)
-            assert states is not None
             digest = hashlib.blake2b(np.concatenate(states).tobytes(), digest_size=8).digest()
             return RandomState(int.from_bytes(digest, "little"), 0, BatchKey()).numbers
         if node.own_seed is not None:

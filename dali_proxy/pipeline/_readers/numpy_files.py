@@ -102,9 +102,6 @@ class NumpyLoader(ListedFilesLoader):
 class _Region(Arguments):
     """The region arguments, under the names that `slice` uses."""
 
-    def __init__(self, node: GraphNode, values: Mapping[str, TensorListCPU], batch_size: int) -> None:
-        super().__init__(node, values, batch_size)
-
     def given(self, name: str) -> bool:
         return name in _ROI and super().given(_ROI[name])
 
@@ -114,10 +111,10 @@ class _Region(Arguments):
     def constant(self, name: str) -> Any:
         return super().constant("roi_axes" if name == "axes" else name)
 
-    def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array | None:
+    def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array:
         return super().vectors(_ROI[name], length, dtype)
 
-    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
+    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array]:
         return super().rows("roi_axes" if name == "axes" else _ROI[name], dtype)
 
 

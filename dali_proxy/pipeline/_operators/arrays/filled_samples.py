@@ -55,7 +55,6 @@ class Filled(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         rows = batch.arguments(self.node).rows("shape", np.int64)
-        assert rows is not None
         shapes = [tuple(row.tolist()) for row in rows]
         return self.fill(batch, shapes, self.dtype(inputs), self.node.argument("layout") or "", inputs)
 

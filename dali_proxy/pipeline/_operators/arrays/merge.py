@@ -35,7 +35,6 @@ MERGE = declare_operator(
 
 def _selected(batch: Batch, node: Any) -> Array:
     chosen = batch.arguments(node).scalars("selector", np.int64)
-    assert chosen is not None
     wrong = np.flatnonzero((chosen < 0) | (chosen >= len(node.inputs)))
     if len(wrong):
         raise ArgumentValueError(f"branch {chosen[wrong[0]]} is chosen, but there are {len(node.inputs)} branches")

@@ -96,7 +96,7 @@ class _Settings:
         arguments = batch.arguments(node)
         shapes, ndim = data.shape(), data.ndim
         whole = bool(node.argument("batch"))
-        given = {name: arguments.arrays(name, np.float32) for name in ("mean", "stddev")}
+        given = {name: arguments.optional(arguments.arrays, name, np.float32) for name in ("mean", "stddev")}
         tensors = [arrays for arrays in given.values() if arrays is not None and arrays[0].ndim]
         named = node.argument("axes") is not None or node.argument("axis_names") is not None
         if not tensors and named and None not in given.values():

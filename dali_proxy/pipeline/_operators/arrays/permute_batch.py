@@ -53,7 +53,6 @@ BATCH_PERMUTATION = declare_operator(
 def _indices(node: GraphNode, batch: Batch) -> Array:
     arguments = batch.arguments(node)
     rows = arguments.table("indices", np.int64)
-    assert rows is not None
     if not arguments.per_sample("indices"):
         indices = rows[0]
     else:

@@ -68,9 +68,11 @@ class Shapes:
             )
         if input_shapes is not None and input_shapes[0].dtype.kind not in "iu":
             raise ArgumentValueError(f"the shape input must be integers, not {input_shapes[0].dtype}")
-        self._shape = input_shapes if input_shapes is not None else arguments.rows("shape", np.int64)
-        self._factors = arguments.rows("rel_shape", np.float64)
-        self._order = arguments.rows("src_dims", np.int64)
+        self._shape = (
+            input_shapes if input_shapes is not None else arguments.optional(arguments.rows, "shape", np.int64)
+        )
+        self._factors = arguments.optional(arguments.rows, "rel_shape", np.float64)
+        self._order = arguments.optional(arguments.rows, "src_dims", np.int64)
 
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
         """Return the shape of a sample of the output.

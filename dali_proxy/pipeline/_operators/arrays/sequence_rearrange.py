@@ -50,7 +50,6 @@ def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> Seq
             f'layout = "{layout}"; the number of dimensions is {ndim}'
         )
     values = batch.arguments(node).arrays("new_order", np.int64)
-    assert values is not None
     return map_once(np.atleast_1d, values)
 
 

@@ -93,12 +93,11 @@ class _Sizes:
             )
         if ways[0]:
             before, after = (arguments.scalars(name, np.float32) for name in ("in_rate", "out_rate"))
-            assert before is not None
-            assert after is not None
             if not (before > 0).all() or not (after > 0).all():
                 raise ArgumentValueError("Input and output sampling rates must be positive")
             return cls(after.astype(np.float64) / before, None)
-        return cls(arguments.scalars("scale", np.float32), arguments.scalars("out_length", np.int64))
+        optional, scalars = arguments.optional, arguments.scalars
+        return cls(optional(scalars, "scale", np.float32), optional(scalars, "out_length", np.int64))
 
     def resolve(self, sample: int, length: int) -> tuple[float, int]:
         """Return the ratio and the new length for a sample of some length."""

@@ -69,7 +69,6 @@ class PreemphasisFilter(SampleOperator[Array]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Array, Sequence[OutputSpec]]:
         coefficients = batch.arguments(self.node).scalars("preemph_coeff", np.float32)
-        assert coefficients is not None
         return coefficients, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), self._dtype)]
 
     def run(self, state: Array, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -89,7 +88,6 @@ class PreemphasisFilterGpu(GpuOperator):
         source = samples_of(data)
         check_numbers(source.dtype)
         coefficients = batch.arguments(self.node).scalars("preemph_coeff", np.float32)
-        assert coefficients is not None
         output, target = allocate(source.shapes, to_numpy_type(self.node.argument("dtype")), data.layout())
         self.launch(plan_preemphasize(source, target, coefficients, self.node.argument("border")), batch)
         return [output]

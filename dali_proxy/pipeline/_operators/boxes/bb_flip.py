@@ -51,7 +51,7 @@ class _BoxFlips(LinearMaps):
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
         matrices, offsets = _all_flips(bool(node.argument("ltrb")))
-        flips = (self._scalars("horizontal") != 0) + 2 * (self._scalars("vertical") != 0)
+        flips = (self.arguments.scalars("horizontal") != 0) + 2 * (self.arguments.scalars("vertical") != 0)
         self._matrices, self._offsets = matrices[flips], offsets[flips]
 
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -34,11 +34,11 @@ class _Pastes(LinearMaps):
 
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
-        ratio = self._scalars("ratio")
+        ratio = self.arguments.scalars("ratio")
         if not (ratio > 0).all():
             raise ArgumentValueError(f"argument 'ratio' must be positive, not {ratio.min():g}")
         factors = (1 / ratio)[:, None]
-        start = np.stack([self._scalars("paste_x"), self._scalars("paste_y")], axis=1) * (1 - factors)
+        start = np.stack([self.arguments.scalars("paste_x"), self.arguments.scalars("paste_y")], axis=1) * (1 - factors)
         offsets = np.concatenate([start, start if node.argument("ltrb") else np.zeros_like(start)], axis=1)
         self._matrices = np.eye(4, dtype=np.float32) * factors[..., None].astype(np.float32)
         self._offsets = offsets.astype(np.float32)

@@ -66,9 +66,9 @@ class _PointFlips(LinearMaps):
         """Return matrices and offsets of points with some coordinates."""
         signs, offsets = np.empty((self._size, len(axes)), np.float32), np.zeros((self._size, len(axes)))
         for column, axis in enumerate(axes):
-            flips = self._scalars(f"flip_{axis}") != 0
+            flips = self.arguments.scalars(f"flip_{axis}") != 0
             signs[:, column] = np.where(flips, _MIRRORED, _KEPT)
-            np.multiply(2, self._scalars(f"center_{axis}"), out=offsets[:, column], where=flips)
+            np.multiply(2, self.arguments.scalars(f"center_{axis}"), out=offsets[:, column], where=flips)
         return signs[:, None] * _DIAGONALS[: len(axes), : len(axes)], offsets.astype(np.float32)
 
 

@@ -40,7 +40,9 @@ class _Transforms(LinearMaps):
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
         self._size = batch.size
-        self._rows = {name: self.arguments.table(name, np.float32) for name in ("M", "T", "MT")}
+        self._rows = {
+            name: self.arguments.optional(self.arguments.table, name, np.float32) for name in ("M", "T", "MT")
+        }
         if self._rows["MT"] is not None and (self._rows["M"] is not None or self._rows["T"] is not None):
             raise ArgumentValueError("argument 'MT' can't be given together with 'M' or 'T'")
 

@@ -77,11 +77,6 @@ class LinearMaps(ABC):
         """Return the shape of a sample as an array with one point in each row."""
         return shape
 
-    def _scalars(self, name: str) -> Array:
-        values = self.arguments.scalars(name)
-        assert values is not None
-        return values
-
 
 class LinearMapsCpu(BatchOperator):
     """Matrix products in float32, one call for small samples of one shape. One thread is enough for coordinates."""

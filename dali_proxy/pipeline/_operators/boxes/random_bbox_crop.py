@@ -216,7 +216,7 @@ class RandomBBoxCropCpu(BatchOperator):
 
     def _extents(self, arguments: Arguments, name: str, axes: int, samples: Sequence[int]) -> Array | None:
         """Return one vector for each of these samples, in the order of the axes."""
-        rows = arguments.rows(name)
+        rows = arguments.optional(arguments.rows, name)
         if rows is None:
             return None
         layout = self.node.argument("shape_layout") or "WHD"[:axes]

@@ -52,7 +52,7 @@ class RandomMaskPixel(SampleOperator[Any]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
-        columns = [arguments.scalars(name) for name in ("foreground", "threshold", "value")]
+        columns = [arguments.optional(arguments.scalars, name) for name in ("foreground", "threshold", "value")]
         return (columns, batch.random_numbers(self.node).uniform(batch.size)), [OutputSpec(dtype=np.dtype(np.int64))]
 
     def run(self, state: Any, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:

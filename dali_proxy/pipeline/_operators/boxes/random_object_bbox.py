@@ -114,9 +114,8 @@ class _Choices:
         """
         probability = arguments.scalars("foreground_prob")
         background = arguments.scalars("background", np.int64)
-        assert probability is not None
-        assert background is not None
-        classes, weights = arguments.rows("classes", np.int64), arguments.rows("class_weights")
+        classes = arguments.optional(arguments.rows, "classes", np.int64)
+        weights = arguments.optional(arguments.rows, "class_weights")
         if weights is not None:
             if classes is None:
                 classes = [np.arange(1, len(row) + 1) for row in weights]
@@ -140,7 +139,8 @@ class _Choices:
                     )
                 background[sample] = min(labels.min(), 0) - 1
         keys = generator.integers(0, 1 << 64, (size, 2), dtype=np.uint64)
-        return cls(probability, classes, weights, background, arguments.rows("threshold", np.int64), keys)
+        threshold = arguments.optional(arguments.rows, "threshold", np.int64)
+        return cls(probability, classes, weights, background, threshold, keys)
 
 
 @implements(RANDOM_OBJECT_BBOX, "cpu")

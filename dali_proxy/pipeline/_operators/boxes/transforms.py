@@ -160,14 +160,8 @@ class _Transform(BatchOperator):
         """
 
 
-def _vectors(arguments: Arguments, name: str, length: int | None = None) -> Array:
-    values = arguments.vectors(name, length)
-    assert values is not None
-    return values
-
-
 def _centered(arguments: Arguments, matrices: Array) -> Array:
-    center = arguments.vectors("center", matrices.shape[1])
+    center = arguments.optional(arguments.vectors, "center", matrices.shape[1])
     return matrices if center is None else affine.about(matrices, center)
 
 
@@ -176,7 +170,7 @@ class Translation(_Transform):
     """Translation by `offset`."""
 
     def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
-        return affine.translation(_vectors(arguments, "offset"))
+        return affine.translation(arguments.vectors("offset"))
 
 
 @implements(ROTATION, "cpu")
@@ -184,7 +178,7 @@ class Rotation(_Transform):
     """Rotation by `angle`."""
 
     def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
-        return _centered(arguments, affine.rotation(_vectors(arguments, "angle", 1)[:, 0], rotation_axis(arguments)))
+        return _centered(arguments, affine.rotation(arguments.vectors("angle", 1)[:, 0], rotation_axis(arguments)))
 
 
 def rotation_axis(arguments: Arguments) -> Array | None:
@@ -193,7 +187,7 @@ def rotation_axis(arguments: Arguments) -> Array | None:
     Raises:
         ArgumentValueError: An axis has length zero, or not three values.
     """
-    axis = arguments.vectors("axis", 3)
+    axis = arguments.optional(arguments.vectors, "axis", 3)
     if axis is not None and not axis.any(axis=1).all():
         raise ArgumentValueError("argument 'axis' must not have length zero")
     return axis
@@ -204,9 +198,9 @@ class Scale(_Transform):
     """Scaling by `scale`."""
 
     def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
-        factors = _vectors(arguments, "scale")
+        factors = arguments.vectors("scale")
         if factors.shape[1] == 1:
-            factors = _vectors(arguments, "scale", input_ndim or arguments.constant("ndim") or 1)
+            factors = arguments.vectors("scale", input_ndim or arguments.constant("ndim") or 1)
         return _centered(arguments, affine.scaling(factors))
 
 
@@ -218,9 +212,9 @@ class Shear(_Transform):
         if arguments.given("shear") == arguments.given("angles"):
             raise ArgumentValueError("One and only one of the following arguments is expected: ``shear`` or ``angles``")
         if arguments.given("shear"):
-            factors = _vectors(arguments, "shear")
+            factors = arguments.vectors("shear")
         else:
-            angles = _vectors(arguments, "angles")
+            angles = arguments.vectors("angles")
             if (np.abs(angles) > 90).any():
                 raise ArgumentValueError(f"argument 'angles' must be between -90 and 90 degrees, not {angles.tolist()}")
             factors = np.tan(np.deg2rad(angles.astype(np.float32)))
@@ -239,8 +233,8 @@ class Crop(_Transform):
 
     def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         names = ("from_start", "from_end", "to_start", "to_end")
-        ndim = max(_vectors(arguments, name).shape[1] for name in names)
-        begin, end, to_begin, to_end = (_vectors(arguments, name, ndim) for name in names)
+        ndim = max(arguments.vectors(name).shape[1] for name in names)
+        begin, end, to_begin, to_end = (arguments.vectors(name, ndim) for name in names)
         if arguments.constant("absolute"):
             begin, end = np.minimum(begin, end), np.maximum(begin, end)
             to_begin, to_end = np.minimum(to_begin, to_end), np.maximum(to_begin, to_end)

@@ -96,14 +96,14 @@ class _Coefficients:
         one, zero = np.ones(size), np.zeros(size)
 
         def values(name: str, default: Array) -> Array:
-            scalars = arguments.scalars(name)
+            scalars = arguments.optional(arguments.scalars, name)
             return default if scalars is None else scalars
 
         return cls(
             values("brightness", one),
             values("brightness_shift", zero),
             values("contrast", one),
-            arguments.scalars("contrast_center"),
+            arguments.optional(arguments.scalars, "contrast_center"),
         )
 
     def gains_and_offsets(self, source: np.dtype[Any], target: np.dtype[Any]) -> tuple[Array, Array]:

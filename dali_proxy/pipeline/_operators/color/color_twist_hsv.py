@@ -70,7 +70,7 @@ def _maps(arguments: Arguments, size: int) -> tuple[Array, Array]:
     """Return matrices (batch, 3, 3), and shifts (batch,) in units of the centre of the contrast."""
 
     def values(name: str, default: float) -> Any:
-        scalars = arguments.scalars(name)
+        scalars = arguments.optional(arguments.scalars, name)
         return default if scalars is None else scalars
 
     angle, saturation = np.deg2rad(values("hue", 0.0)), values("saturation", 1.0)

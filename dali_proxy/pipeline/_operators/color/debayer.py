@@ -92,7 +92,6 @@ def _algorithm(node: GraphNode, known: Collection[str]) -> str:
 def _positions(node: GraphNode, batch: Batch) -> Array:
     """Return row and column of blue in the tile of each sample, (N, 2)."""
     positions = batch.arguments(node).vectors("blue_position", 2, np.int64)
-    assert positions is not None
     wrong = ((positions < 0) | (positions > 1)).any(axis=1)
     if wrong.any():
         found = tuple(positions[wrong][0].tolist())

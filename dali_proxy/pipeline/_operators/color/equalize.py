@@ -74,13 +74,11 @@ def _operation(node: GraphNode) -> str:
 
 
 def _parameters(arguments: Arguments, size: int) -> Array:
-    scalars = arguments.scalars("parameter") if arguments.given("parameter") else None
-    return np.zeros(size) if scalars is None else scalars
+    return arguments.scalars("parameter") if arguments.given("parameter") else np.zeros(size)
 
 
 def _rules(arguments: Arguments, size: int) -> Array:
-    scalars = arguments.scalars("rule", np.int64) if arguments.given("rule") else None
-    return np.full(size, Rule.EQUALIZATION) if scalars is None else scalars
+    return arguments.scalars("rule", np.int64) if arguments.given("rule") else np.full(size, Rule.EQUALIZATION)
 
 
 def _tables(operation: str, parameters: Array) -> Array:

@@ -77,7 +77,6 @@ class AudioDecoder(SampleOperator[Array]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Array, Sequence[OutputSpec]]:
         rates = batch.arguments(self.node).scalars("sample_rate", np.float32)
-        assert rates is not None
         unknown = (None,) if self._decoding.downmix else (None, None)
         return rates, [describe("", unknown, self._decoding.dtype), describe("", (), np.dtype(np.float32))]
 

@@ -126,8 +126,8 @@ class _State:
     def from_batch(cls, node: GraphNode, batch: Batch) -> _State:
         arguments = batch.arguments(node)
         shapes = arguments.arrays("shape", np.int64)
-        assert shapes is not None
-        return cls(shapes, arguments.rows("chunk_offsets", np.int64), arguments.rows("chunk_sizes", np.int64))
+        names = ("chunk_offsets", "chunk_sizes")
+        return cls(shapes, *(arguments.optional(arguments.rows, name, np.int64) for name in names))
 
     def layout(self, node: GraphNode) -> str:
         """Return the layout of the output."""

@@ -132,7 +132,8 @@ class _Frames(BatchOperator):
     def _requests(self, batch: Batch, sources: TensorListCPU) -> list[FrameRequest]:
         """Return what each sample needs, without references to its inputs; the source of contents is empty."""
         arguments = batch.arguments(self.node)
-        frames, times = arguments.rows("frames", np.int64), arguments.rows("times", np.float64)
+        frames = arguments.optional(arguments.rows, "frames", np.int64)
+        times = arguments.optional(arguments.rows, "times", np.float64)
         tolerance = self.node.argument("tolerance")
         if tolerance is None:
             tolerance = np.inf

@@ -84,9 +84,9 @@ class VideoSelections:
             ArgumentValueError: an argument is invalid.
         """
         arguments = batch.arguments(node)
-        frames = arguments.rows("frames", np.int64)
+        frames = arguments.optional(arguments.rows, "frames", np.int64)
         names = ("start_frame", "end_frame", "sequence_length", "stride")
-        columns = [arguments.scalars(name, np.int64) for name in names]
+        columns = [arguments.optional(arguments.scalars, name, np.int64) for name in names]
         selections = [
             FrameSelection(
                 None if frames is None else frames[sample].tolist(),

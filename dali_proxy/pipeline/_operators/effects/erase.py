@@ -87,9 +87,6 @@ class _Regions:
             raise ArgumentValueError(f"argument 'normalized' can't be used together with {' or '.join(specific)}")
         both = arguments.constant("normalized")
         anchor, shape, fill = (arguments.table(name, np.float32) for name in ("anchor", "shape", "fill_value"))
-        assert anchor is not None
-        assert shape is not None
-        assert fill is not None
         normalized = (both or arguments.constant(specific[0]), both or arguments.constant(specific[1]))
         return cls(arguments, layout, anchor, shape, fill, normalized)
 

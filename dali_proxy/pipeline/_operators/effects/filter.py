@@ -93,7 +93,6 @@ class _FilterSettings:
                 f"can't filter samples with {name}; the layout must be one of {', '.join(_LAYOUTS)}"
             )
         anchors = batch.arguments(node).vectors("anchor", 2, np.int64)
-        assert anchors is not None
         border = BORDERS[node.argument("border")]
         return cls(layout.index("H"), anchors, border, node.argument("mode") == "valid")
 

@@ -41,8 +41,6 @@ If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `wi
 
 def _windows(arguments: Arguments, axes: int) -> GaussianWindows:
     sigmas, sizes = arguments.vectors("sigma", axes), arguments.vectors("window_size", axes)
-    assert sigmas is not None
-    assert sizes is not None
     if (sigmas[:, :1] == sigmas).all() and (sizes[:, :1] == sizes).all():
         return GaussianWindows.from_arguments(sigmas[:, :1], sizes[:, :1]).repeated(axes)
     return GaussianWindows.from_arguments(sigmas, sizes)

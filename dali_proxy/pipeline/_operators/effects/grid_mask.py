@@ -53,8 +53,8 @@ class _Grids:
 
     @classmethod
     def from_arguments(cls, arguments: Arguments, layout: str) -> _Grids:
-        columns = [arguments.scalars(name) for name in ("tile", "ratio", "angle", "shift_x", "shift_y")]
-        values = np.stack([column for column in columns if column is not None], axis=1)
+        names = ("tile", "ratio", "angle", "shift_x", "shift_y")
+        values = np.stack([arguments.scalars(name) for name in names], axis=1)
         if not (values[:, 0] > 0).all():
             raise ArgumentValueError(f"argument 'tile' must be positive, not {values[:, 0].min():g}")
         return cls(layout.index("H"), values)

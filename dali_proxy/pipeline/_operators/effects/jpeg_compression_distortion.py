@@ -37,7 +37,6 @@ JPEG_COMPRESSION_DISTORTION = declare_operator(
 
 def _qualities(node: GraphNode, batch: Batch) -> npt.NDArray[np.int64]:
     quality = batch.arguments(node).scalars("quality", np.int64)
-    assert quality is not None
     return np.clip(quality, 1, 100)
 
 

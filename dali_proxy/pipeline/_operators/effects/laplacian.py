@@ -74,11 +74,9 @@ def _derivatives(arguments: Arguments, axes: int) -> tuple[list[_Derivatives], l
         ArgumentValueError: A width isn't allowed, or arguments are mutually exclusive.
     """
     widths = arguments.vectors("window_size", axes, np.int64)
-    smoothing = arguments.vectors("smoothing_size", axes, np.int64)
+    smoothing = arguments.optional(arguments.vectors, "smoothing_size", axes, np.int64)
     scales = arguments.vectors("scale", axes, np.float32)
     normalized = arguments.constant("normalized_kernel")
-    assert widths is not None
-    assert scales is not None
     if normalized and arguments.given("scale"):
         raise ArgumentValueError("Parameter ``scale`` cannot be specified when ``normalized_kernel`` is set to True")
     _check_widths("window_size", widths, 3)

@@ -39,7 +39,6 @@ Border pixels are repeated outside of the image.""",
 def _sizes(node: GraphNode, batch: Batch) -> Array:
     """Return width and height of each sample's rectangle, (N, 2)."""
     sizes = batch.arguments(node).vectors("window_size", 2, np.int64)
-    assert sizes is not None
     wrong = (sizes < 1) | (sizes % 2 == 0)
     if wrong.any():
         raise ArgumentValueError(f"argument 'window_size' must be odd and positive, not {int(sizes[wrong][0])}")

@@ -84,8 +84,6 @@ class _Rectangles:
     def from_batch(cls, node: GraphNode, batch: Batch, layout: str) -> _Rectangles:
         arguments = batch.arguments(node)
         sizes, anchors = (arguments.vectors(name, 2, np.int64) for name in ("mask_size", "anchor"))
-        assert sizes is not None
-        assert anchors is not None
         if (sizes < 1).any():
             raise ArgumentValueError(f"argument 'mask_size' must be positive, not {sizes.min()}")
         anchors = np.where(anchors == -1, sizes // 2, anchors)

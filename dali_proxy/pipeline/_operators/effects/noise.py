@@ -15,7 +15,6 @@ from dali_proxy.pipeline._imaging import convert, gaussian_noise, salt_and_peppe
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.noise import Noise
-from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import allocate, samples_of
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -81,12 +80,6 @@ SALT_AND_PEPPER = declare_operator(
 )
 
 
-def _values(arguments: Arguments, name: str) -> Array:
-    values = arguments.scalars(name)
-    assert values is not None  # it has a default
-    return values
-
-
 @dataclass(frozen=True)
 class _State:
     """Resolved arguments of a batch, as arrays of (batch,).
@@ -112,10 +105,10 @@ class _State:
         arguments = batch.arguments(node)
         seeds = batch.sample_seeds(node)
         if node.operator == "noise.gaussian":
-            return cls(seeds, _values(arguments, "mean"), _values(arguments, "stddev"))
+            return cls(seeds, arguments.scalars("mean"), arguments.scalars("stddev"))
         if node.operator == "noise.shot":
-            return cls(seeds, _values(arguments, "factor"), np.zeros(batch.size))
-        either, ratio = _values(arguments, "prob"), _values(arguments, "salt_vs_pepper")
+            return cls(seeds, arguments.scalars("factor"), np.zeros(batch.size))
+        either, ratio = arguments.scalars("prob"), arguments.scalars("salt_vs_pepper")
         for name, values in (("prob", either), ("salt_vs_pepper", ratio)):
             if not ((values >= 0) & (values <= 1)).all():
                 raise ArgumentValueError(f"argument {name!r} must be between 0 and 1")
@@ -124,7 +117,7 @@ class _State:
             if layout and "C" not in layout:
                 raise ArgumentValueError(f"the layout {layout!r} has no channels; use per_channel=True")
             axis = layout.index("C") if layout else -1
-        salt, pepper = arguments.scalars("salt_val"), arguments.scalars("pepper_val")
+        salt, pepper = (arguments.optional(arguments.scalars, name) for name in ("salt_val", "pepper_val"))
         return cls(seeds, either * ratio, either, salt, pepper, axis)
 
     def axis(self, ndim: int) -> int | None:

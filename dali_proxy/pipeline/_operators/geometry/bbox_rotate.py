@@ -120,8 +120,6 @@ class BBoxRotateCpu(BatchOperator):
         arguments = batch.arguments(self.node)
         angles = arguments.scalars("angle", np.float32)
         shapes = arguments.vectors("input_shape", None, np.int64)
-        assert angles is not None
-        assert shapes is not None
         layout = self.node.argument("shape_layout")
         order = [layout.index("H"), layout.index("W")]
         if shapes.shape[1] <= max(order):

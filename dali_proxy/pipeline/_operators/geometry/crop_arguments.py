@@ -123,7 +123,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> tuple[npt.NDArray[np.int64]
                 f"`crop` argument is not compatible with `crop_h`, `crop_w`, `crop_d`, but {by_axis[0]!r} was passed, "
                 "too"
             )
-        crop = arguments.vectors("crop")
+        crop = arguments.optional(arguments.vectors, "crop")
         if crop is None or crop.shape[1] not in (2, 3):
             count = 0 if crop is None else crop.shape[1]
             raise ArgumentValueError(
@@ -137,7 +137,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> tuple[npt.NDArray[np.int64]
                     f"`crop_w` and `crop_h` arguments must be provided together: {by_axis[-1]!r} also needs {name!r}"
                 )
         for column, letter in enumerate(_LETTERS):
-            values = arguments.scalars(f"crop_{letter.lower()}")
+            values = arguments.optional(arguments.scalars, f"crop_{letter.lower()}")
             if values is not None:
                 sizes[:, column] = values
     if not np.isfinite(sizes).all():
@@ -149,7 +149,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> tuple[npt.NDArray[np.int64]
 def _positions(arguments: Arguments, batch_size: int) -> npt.NDArray[np.float64]:
     positions = np.empty((batch_size, 3), np.float32)
     for column, letter in enumerate(_LETTERS):
-        values = arguments.scalars(_POSITIONS[letter], np.float32)
+        values = arguments.optional(arguments.scalars, _POSITIONS[letter], np.float32)
         positions[:, column] = 0.5 if values is None else values
     inside = (positions >= 0) & (positions <= 1)
     if not inside.all():

@@ -206,7 +206,6 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         settings = self._cache.settings.get(batch, layout)
         windows = self._cache.windows.get(batch, layout)
         mirror = arguments.scalars("mirror")
-        assert mirror is not None
         gains, offsets = self._cache.rows.get(batch)
         state = _State(settings, windows, (mirror != 0).tolist(), gains, offsets)
         return state, [describe(settings.output_layout, settings.extents(windows, known), settings.dtype)]
@@ -228,7 +227,6 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
             return None
         arguments = batch.arguments(self.node)
         mirror = arguments.scalars("mirror")
-        assert mirror is not None
         return Normalization(mirror != 0, *self._cache.of_channels.get(batch, channels))
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -320,7 +318,6 @@ class CropMirrorNormalizeGpu(PixelOperator):
             return self._mirrored(pixels, self.resolve(batch, pixels.layout, pixels.shapes))
         choices = pixels.kept(self, lambda: self._choices(batch, pixels, moves))
         mirror = batch.arguments(self.node).scalars("mirror")
-        assert mirror is not None
         chosen = choices.choose((mirror != 0).view(np.uint8), pixels)
         if not moves:
             return chosen
@@ -393,7 +390,6 @@ class CropMirrorNormalizeGpu(PixelOperator):
         settings = self._settings(batch, layout, shapes.shape[1])
         starts, extents = self._windows(settings, self._cache.windows.get(batch, settings.layout), shapes)
         mirror = arguments.scalars("mirror")
-        assert mirror is not None
         gains, offsets = self._cache.tables.get(batch)
         channels = int(shapes[:, settings.channel_axis].max())
         scale, bias = (_table(self.node, values, channels) for values in (gains, offsets))

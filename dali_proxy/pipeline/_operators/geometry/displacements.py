@@ -95,7 +95,6 @@ class _State:
 def _moved(node: GraphNode, batch: Batch) -> Array:
     """Return whether to move the pixels of each sample, (N,)."""
     mask = batch.arguments(node).scalars("mask", np.int64)
-    assert mask is not None
     moved: Array = mask != 0
     return moved
 

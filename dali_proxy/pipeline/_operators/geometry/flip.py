@@ -45,7 +45,6 @@ def _flips(arguments: Arguments, batch_size: int, layout: str) -> np.ndarray[Any
     for letter, name in _ARGUMENTS.items():
         if letter in layout:
             values = arguments.scalars(name)
-            assert values is not None
             flips[:, layout.index(letter)] = values != 0
     return flips
 

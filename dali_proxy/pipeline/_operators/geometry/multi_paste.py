@@ -87,12 +87,14 @@ class _Regions:
     def from_arguments(cls, arguments: Arguments) -> _Regions:
         values: dict[str, Sequence[Array] | None] = {}
         for name in _EXCLUSIVE:
-            values[name] = arguments.rows(name, np.int64)
-            values[f"{name}_rel"] = arguments.rows(f"{name}_rel", np.float32)
-        rows = arguments.rows("output_size", np.int64)
+            values[name] = arguments.optional(arguments.rows, name, np.int64)
+            values[f"{name}_rel"] = arguments.optional(arguments.rows, f"{name}_rel", np.float32)
+        rows = arguments.optional(arguments.rows, "output_size", np.int64)
         three = rows is not None and all(len(row) == 3 for row in rows)  # DALI ignores the number of channels
-        sizes = arguments.vectors("output_size", 3 if three else 2, np.int64)
-        return cls(arguments.rows("in_ids", np.int64), values, None if sizes is None else sizes[:, :2])
+        sizes = arguments.optional(arguments.vectors, "output_size", 3 if three else 2, np.int64)
+        return cls(
+            arguments.optional(arguments.rows, "in_ids", np.int64), values, None if sizes is None else sizes[:, :2]
+        )
 
     def read(self, name: str, sample: int, count: int) -> Array | None:
         """Return an argument of a sample, (count, 2), or None if it isn't given.

@@ -27,8 +27,6 @@ def gains_and_offsets(arguments: Arguments) -> tuple[Array, Array]:
         ArgumentValueError: A standard deviation is 0, or mean and std have different numbers of channels.
     """
     mean, std = arguments.vectors("mean"), arguments.vectors("std")
-    assert mean is not None
-    assert std is not None
     if mean.shape[1] != std.shape[1] and 1 not in (mean.shape[1], std.shape[1]):
         raise ArgumentValueError(
             "``mean`` and ``std`` must either be of the same size, be scalars, or one of them can be a vector and the "

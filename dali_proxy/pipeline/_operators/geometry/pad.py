@@ -41,7 +41,7 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
     if not ndim:
         raise ArgumentValueError("samples without dimensions can't be padded")
     names = arguments.constant("axis_names")
-    rows = arguments.rows("axes", np.int64) or []
+    rows = arguments.optional(arguments.rows, "axes", np.int64) or []
     if names:
         if arguments.given("axes"):
             raise ArgumentValueError('"axes" and "axis_names" are mutually exclusive')
@@ -65,7 +65,7 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
     count, ndim = shapes.shape
     largest = shapes.max(axis=0)
     padded: npt.NDArray[np.int64] = shapes.copy()
-    minimum, aligned = arguments.rows("shape", np.int64), arguments.rows("align", np.int64)
+    minimum, aligned = (arguments.optional(arguments.rows, name, np.int64) for name in ("shape", "align"))
     all_axes = _axes(arguments, count, layout, ndim)
     uniform = all(axes == all_axes[0] for axes in all_axes) and all(
         rows is None or len({len(row) for row in rows}) == 1 for rows in (minimum, aligned)
@@ -112,7 +112,6 @@ class _Padding:
     @classmethod
     def from_arguments(cls, arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> _Padding:
         fill = arguments.scalars("fill_value", np.float32)
-        assert fill is not None
         return cls(padded_shapes(arguments, shapes, layout), fill.astype(np.float64))
 
 

@@ -65,10 +65,6 @@ class _Canvases:
             raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, but has {len(fill)}")
         names = ("ratio", "paste_y", "paste_x", "min_canvas_size")
         ratio, y, x, least = (arguments.vectors(name, 1, np.float32) for name in names)
-        assert ratio is not None
-        assert y is not None
-        assert x is not None
-        assert least is not None
         positions = np.concatenate([y, x], axis=1)
         if not (ratio >= 1).all():
             raise ArgumentValueError(f"ratio of less than 1 is not supported: {ratio.min():g}")

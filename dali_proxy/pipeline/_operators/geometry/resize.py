@@ -122,7 +122,7 @@ def filter_cache(node: GraphNode) -> ArgumentCache[tuple[list[int], list[int]]]:
 
 
 def _read_filters(arguments: Arguments) -> tuple[list[int], list[int]]:
-    common, lower, upper = (arguments.scalars(name, np.int64) for name in _FILTERS)
+    common, lower, upper = (arguments.optional(arguments.scalars, name, np.int64) for name in _FILTERS)
     filters = []
     for own in (lower, upper):
         values = common if own is None else own

@@ -305,7 +305,6 @@ class ResizeGeometry:
             )
         if names == ["size"]:
             sizes = arguments.vectors("size", len(self._axes), np.float32)
-            assert sizes is not None
             return sizes
         result = np.zeros((batch_size, len(self._axes)))
         if by_axis:
@@ -329,7 +328,8 @@ class ResizeGeometry:
         return largest * len(self._axes) if len(largest) == 1 else largest
 
     def _read_region(self, arguments: Arguments) -> tuple[list[list[float]], list[list[float]]] | None:
-        start, end = (arguments.vectors(name, len(self._axes), np.float32) for name in ("roi_start", "roi_end"))
+        optional, count = arguments.optional, len(self._axes)
+        start, end = (optional(arguments.vectors, name, count, np.float32) for name in ("roi_start", "roi_end"))
         if start is None and end is None:
             return None
         if start is None or end is None:

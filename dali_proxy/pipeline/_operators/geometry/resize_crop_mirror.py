@@ -66,7 +66,6 @@ class CroppedGeometry(ResizeGeometry):
         super().__init__(arguments, batch_size, axes)
         self._windows = CropWindows(arguments, batch_size, axes)
         mirror = arguments.scalars("mirror", np.int64)
-        assert mirror is not None
         self._mirror: list[int] = mirror.tolist()
 
     @cached_property
@@ -170,7 +169,6 @@ class ResizeCropMirrorGpu(ResizeGpu):
 
     def _mirror(self, batch: Batch) -> Array:
         mirror = batch.arguments(self.node).scalars("mirror", np.int64)
-        assert mirror is not None
         return mirror
 
 

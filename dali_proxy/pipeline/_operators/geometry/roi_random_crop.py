@@ -59,13 +59,11 @@ class RoiRandomCrop(BatchOperator):
         """Return the lowest first element of each window, and the number of choices, both (N, axes)."""
         arguments = batch.arguments(self.node)
         crop = arguments.vectors("crop_shape", None, np.int64)
-        assert crop is not None
         axes = crop.shape[1]
-        start, end, shape = (arguments.vectors(f"roi_{name}", axes, np.int64) for name in ("start", "end", "shape"))
-        assert start is not None
+        start = arguments.vectors("roi_start", axes, np.int64)
+        end = arguments.optional(arguments.vectors, "roi_end", axes, np.int64)
         if end is None:
-            assert shape is not None
-            end = start + shape
+            end = start + arguments.vectors("roi_shape", axes, np.int64)
         low, high = np.minimum(start, end - crop), np.maximum(start, end - crop)
         limits = self._limits(arguments, inputs, axes)
         failures: list[tuple[int, PipelineError]] = []
@@ -84,7 +82,7 @@ class RoiRandomCrop(BatchOperator):
     def _limits(self, arguments: Arguments, inputs: Sequence[Any], axes: int) -> Array | None:
         """Return the extents of the data of each sample, (N, axes), or None if they aren't known."""
         if not inputs:
-            return arguments.vectors("in_shape", axes, np.int64)
+            return arguments.optional(arguments.vectors, "in_shape", axes, np.int64)
         shapes = inputs[0].shape()
         if inputs[0].ndim < axes:
             raise ArgumentValueError(f"argument 'crop_shape' has {axes} values for samples of {inputs[0].ndim} axes")

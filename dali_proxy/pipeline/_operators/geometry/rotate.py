@@ -92,7 +92,6 @@ class _Rotations(Warps):
         self._siblings = batch.siblings
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)
-        assert angle is not None
         angle = angle.astype(np.float64)
         if self.ndim == 2:
             matrices = affine.rotation(angle)  # y points down, so this is counter-clockwise from output to input

@@ -189,7 +189,6 @@ class SliceWindows:
             raise ArgumentValueError('"axes" and "axis_names" are mutually exclusive')
         if varying:
             rows = arguments.rows("axes", np.int64)
-            assert rows is not None
             return [check_axes(row.tolist(), self.ndim) for row in rows]
         if axes is None and (names := arguments.constant("axis_names")):
             axes = axes_by_name(names, self.layout)

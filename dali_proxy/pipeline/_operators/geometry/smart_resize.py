@@ -72,8 +72,6 @@ class SmartGeometry:
             raise ArgumentValueError("volumes can't be divided into patches: the layout must have H and W, but no D")
         arguments, factor = batch.arguments(node), node.argument("factor")
         least, most = arguments.scalars("min_pixels"), arguments.scalars("max_pixels")
-        assert least is not None
-        assert most is not None
         if factor < 1:
             raise ArgumentValueError(f"argument 'factor' must be 1 or more, not {factor}")
         if (least > most).any() or (most < factor**2).any():

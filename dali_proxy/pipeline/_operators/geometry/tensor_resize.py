@@ -89,7 +89,7 @@ class _Sizes:
         if arguments.given("roi_start") != arguments.given("roi_end"):
             raise ArgumentValueError("``roi_start`` and ``roi_end`` must be specified together")
         self._sizes, self._scales, self._start, self._end, self._alignment = (
-            arguments.vectors(name, count, np.float32) if count else None
+            arguments.optional(arguments.vectors, name, count, np.float32) if count else None
             for name in ("sizes", "scales", "roi_start", "roi_end", "alignment")
         )
         # As in DALI: without the argument all axes are centred, with it the other axes keep their start.

@@ -44,7 +44,7 @@ class _AffineWarps(Warps):
 
     def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
         super().__init__(arguments, layout, batch_size)
-        self._rows = arguments.table("matrix", np.float32)
+        self._rows = arguments.optional(arguments.table, "matrix", np.float32)
         self._inverse = arguments.constant("inverse_map")
 
     @property

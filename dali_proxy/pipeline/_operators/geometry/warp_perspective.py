@@ -134,8 +134,6 @@ class _Warps:
             )
         arguments = batch.arguments(node)
         matrices, sizes = arguments.rows("matrix", np.float32), arguments.rows("size", np.float32)
-        assert matrices is not None
-        assert sizes is not None
         return cls(layout, matrices, map_once(_rounded, sizes))
 
     @property

@@ -68,7 +68,7 @@ class Warps(ABC):
             raise ArgumentValueError(f"argument 'interp_type' must be INTERP_LINEAR or INTERP_NN, not {interp!r}")
         self.nearest = interp == DALIInterpType.INTERP_NN
         if arguments.per_sample("size"):
-            self._sizes = [self._size(row.tolist()) for row in arguments.rows("size") or []]
+            self._sizes = [self._size(row.tolist()) for row in arguments.rows("size")]
         else:
             self._sizes = [self._size(arguments.constant("size"))] * batch_size
 

@@ -36,7 +36,6 @@ class BetaCpu(DistributionCpu):
     def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
         alpha, beta = arguments.scalars("alpha"), arguments.scalars("beta")
         for name, values in (("alpha", alpha), ("beta", beta)):
-            assert values is not None
             if not ((values > 0) & np.isfinite(values)).all():
                 wrong = int(np.argmin((values > 0) & np.isfinite(values)))
                 raise ArgumentValueError(f"argument {name!r} must be positive, not {values[wrong]} (sample {wrong})")

@@ -61,7 +61,7 @@ class ChoiceCpu(DistributionCpu):
 
     def _sums(self, arguments: Arguments, counts: Sequence[int]) -> list[Array] | None:
         """Return the cumulative probabilities of each sample; None if the elements are equally likely."""
-        rows = arguments.rows("p")
+        rows = arguments.optional(arguments.rows, "p")
         if rows is None:
             return None
         sums = []

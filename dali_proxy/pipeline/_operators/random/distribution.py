@@ -130,7 +130,7 @@ class DistributionCpu(BatchOperator):
         """
 
     def _shapes(self, arguments: Arguments, inputs: Sequence[Any]) -> list[tuple[int, ...]] | None:
-        rows = arguments.rows("shape", np.int64)
+        rows = arguments.optional(arguments.rows, "shape", np.int64)
         if len(inputs) > self.shape_like:
             if rows is not None:
                 raise ArgumentValueError('Providing argument "shape" is incompatible with providing a shape-like input')
@@ -225,7 +225,6 @@ def column(values: Array, ndim: int) -> Array:
 def rows_of(arguments: Arguments, name: str, length: int = 1) -> Array:
     """Return the vectors of an argument with a default: one for all samples if it is constant, else one per sample."""
     rows = arguments.vectors(name, length)
-    assert rows is not None
     return rows if arguments.per_sample(name) else rows[:1]
 
 

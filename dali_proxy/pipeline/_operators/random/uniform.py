@@ -48,7 +48,6 @@ class UniformGpu(TransformedGpu, UniformCpu):
 
 def _listed(arguments: Arguments) -> Distribution:
     rows = arguments.rows("values")
-    assert rows is not None
     rows = rows if arguments.per_sample("values") else rows[:1]
     lengths = np.array([len(row) for row in rows])
     if not lengths.all():

@@ -1,6 +1,6 @@
 """Operator schemas and the registry of all operators."""
 
-from dali_proxy.pipeline._declaration.registry import declare_operator, implements, register
+from dali_proxy.pipeline._declaration.registry import declare_operator, implements, implements_with, register
 from dali_proxy.pipeline._declaration.schema import RANDOM_STATE, REQUIRED, Argument, Input, Kind, OperatorSchema, Role
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "Role",
     "declare_operator",
     "implements",
+    "implements_with",
     "register",
 ]

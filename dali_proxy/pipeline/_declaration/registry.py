@@ -52,6 +52,24 @@ def implements(schema: OperatorSchema, *devices: str) -> Callable[[_Class], _Cla
     return add
 
 
+def implements_with(schema: OperatorSchema, attribute: str, **bases: type[Any]) -> Callable[[_Class], _Class]:
+    """Return a class decorator that makes the implementations of an operator of base classes and the decorated class.
+
+    Args:
+        schema: the operator.
+        attribute: attribute of the base classes for the decorated class.
+        **bases: the base class for each device. Devices that the operator doesn't declare are skipped.
+    """
+
+    def add(part: _Class) -> _Class:
+        for device in set(bases) & set(schema.devices):
+            fields = {attribute: part, "__doc__": part.__doc__, "__module__": part.__module__}
+            implements(schema, device)(type(part.__name__.lstrip("_") + device.title(), (bases[device],), fields))
+        return part
+
+    return add
+
+
 def lookup(name: str) -> OperatorSchema:
     """Return the schema of an operator.
 

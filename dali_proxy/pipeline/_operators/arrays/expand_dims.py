@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dali_proxy.pipeline._declaration import REQUIRED, Argument, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import REQUIRED, Argument, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
+from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, returns_views
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 EXPAND_DIMS = declare_operator(
@@ -22,6 +22,7 @@ EXPAND_DIMS = declare_operator(
 )
 
 
+@returns_views(EXPAND_DIMS)
 class _Expanded(BatchView):
     """Shapes with the new dimensions."""
 
@@ -60,17 +61,3 @@ class _Expanded(BatchView):
         for axis, letter in self._new_axes:
             letters.insert(axis, letter)
         return "".join(letters)
-
-
-@implements(EXPAND_DIMS, "cpu")
-class ExpandDimsCpu(ViewCpu):
-    """Views with more dimensions."""
-
-    view = _Expanded
-
-
-@implements(EXPAND_DIMS, "gpu")
-class ExpandDimsGpu(ViewGpu):
-    """Views with more dimensions."""
-
-    view = _Expanded

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dali_proxy.pipeline._declaration import Argument, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Kind, declare_operator
 from dali_proxy.pipeline._operators.arrays.reshape import Reshaped
 from dali_proxy.pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT
-from dali_proxy.pipeline._operators.arrays.views import DATA, ViewCpu, ViewGpu
+from dali_proxy.pipeline._operators.arrays.views import DATA, returns_views
 
 REINTERPRET = declare_operator(
     name="reinterpret",
@@ -18,16 +18,4 @@ REINTERPRET = declare_operator(
     devices=("cpu", "gpu"),
 )
 
-
-@implements(REINTERPRET, "cpu")
-class ReinterpretCpu(ViewCpu):
-    """Views with another dtype."""
-
-    view = Reshaped
-
-
-@implements(REINTERPRET, "gpu")
-class ReinterpretGpu(ViewGpu):
-    """Views with another dtype."""
-
-    view = Reshaped
+returns_views(REINTERPRET)(Reshaped)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dali_proxy.pipeline._declaration import declare_operator, implements
+from dali_proxy.pipeline._declaration import declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT, Shapes
-from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
+from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, returns_views
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 RESHAPE = declare_operator(
@@ -20,6 +20,7 @@ RESHAPE = declare_operator(
 )
 
 
+@returns_views(RESHAPE)
 class Reshaped(BatchView):
     """Computes the new shapes and layout from the arguments of `reshape`, or the shapes from its second input."""
 
@@ -41,17 +42,3 @@ class Reshaped(BatchView):
                 f"Requested layout {self._new_layout!r} is not compatible with a {ndim}D shape{hint}"
             )
         return self._new_layout
-
-
-@implements(RESHAPE, "cpu")
-class ReshapeCpu(ViewCpu):
-    """Returns views of the samples with the new shapes and layout."""
-
-    view = Reshaped
-
-
-@implements(RESHAPE, "gpu")
-class ReshapeGpu(ViewGpu):
-    """Returns views of the samples with the new shapes and layout."""
-
-    view = Reshaped

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dali_proxy.pipeline._declaration import Argument, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.axes import axes_by_name, check_axes
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
+from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, returns_views
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 SQUEEZE = declare_operator(
@@ -24,6 +24,7 @@ SQUEEZE = declare_operator(
 )
 
 
+@returns_views(SQUEEZE)
 class _Squeezed(BatchView):
     """Shapes without the chosen dimensions."""
 
@@ -49,17 +50,3 @@ class _Squeezed(BatchView):
     def layout(self, ndim: int) -> str:
         removed = check_axes(self._axes, len(self._layout)) if self._layout else ()
         return "".join(letter for axis, letter in enumerate(self._layout) if axis not in removed)
-
-
-@implements(SQUEEZE, "cpu")
-class SqueezeCpu(ViewCpu):
-    """Views with fewer dimensions."""
-
-    view = _Squeezed
-
-
-@implements(SQUEEZE, "gpu")
-class SqueezeGpu(ViewGpu):
-    """Views with fewer dimensions."""
-
-    view = _Squeezed

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Input
+from dali_proxy.pipeline._declaration import Input, OperatorSchema, implements_with
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch
@@ -107,6 +107,11 @@ class ViewGpu(GpuOperator, ViewCpu):
         extents = np.array(shapes, np.int64).reshape(len(shapes), -1)
         table = Samples.contiguous(data.table().pointers, extents, dtype)
         return TensorListGPU.from_table(table, data, data.device_id(), layout)
+
+
+def returns_views(schema: OperatorSchema) -> Callable[[type[BatchView]], type[BatchView]]:
+    """Return a class decorator that implements an operator, on all its devices, by the views of the class."""
+    return implements_with(schema, "view", cpu=ViewCpu, gpu=ViewGpu)
 
 
 def _checked_shape(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
-from dali_proxy.pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline._operators.boxes.linear_maps import BoxMaps, maps_points
 from dali_proxy.pipeline.tensors.cpu import Array
 
 BB_FLIP = declare_operator(
@@ -43,36 +41,12 @@ def _all_flips(ltrb: bool) -> tuple[Array, Array]:
     return matrices, offsets
 
 
-class _BoxFlips(LinearMaps):
-    """Maps of boxes as points of four coordinates."""
-
-    keeps_shape = True
+@maps_points(BB_FLIP)
+class _BoxFlips(BoxMaps):
+    """Maps of mirrored boxes."""
 
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
         matrices, offsets = _all_flips(bool(node.argument("ltrb")))
         flips = (self.arguments.scalars("horizontal") != 0) + 2 * (self.arguments.scalars("vertical") != 0)
-        self._matrices, self._offsets = matrices[flips], offsets[flips]
-
-    def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        count = math.prod(shape)
-        if not shape or (shape[-1] != 4 and (len(shape) > 1 or count % 4)):
-            raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
-        return count // 4, 4
-
-    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
-        return LinearMap(self._matrices[samples], self._offsets[samples])
-
-
-@implements(BB_FLIP, "cpu")
-class BoxFlipCpu(LinearMapsCpu):
-    """Flips boxes by linear maps."""
-
-    maps = _BoxFlips
-
-
-@implements(BB_FLIP, "gpu")
-class BoxFlipGpu(LinearMapsGpu):
-    """Flips boxes by linear maps."""
-
-    maps = _BoxFlips
+        self.matrices, self.offsets = matrices[flips], offsets[flips]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu
+from dali_proxy.pipeline._operators.boxes.linear_maps import BoxMaps, maps_points
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 BBOX_PASTE = declare_operator(
@@ -27,10 +25,9 @@ Coordinates are relative to the image, and in the output to the canvas.""",
 )
 
 
-class _Pastes(LinearMaps):
-    """Maps of boxes as points of four coordinates."""
-
-    keeps_shape = True
+@maps_points(BBOX_PASTE)
+class _Pastes(BoxMaps):
+    """Maps of pasted boxes."""
 
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
@@ -40,21 +37,5 @@ class _Pastes(LinearMaps):
         factors = (1 / ratio)[:, None]
         start = np.stack([self.arguments.scalars("paste_x"), self.arguments.scalars("paste_y")], axis=1) * (1 - factors)
         offsets = np.concatenate([start, start if node.argument("ltrb") else np.zeros_like(start)], axis=1)
-        self._matrices = np.eye(4, dtype=np.float32) * factors[..., None].astype(np.float32)
-        self._offsets = offsets.astype(np.float32)
-
-    def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        count = math.prod(shape)
-        if not shape or (shape[-1] != 4 and (len(shape) > 1 or count % 4)):
-            raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
-        return count // 4, 4
-
-    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
-        return LinearMap(self._matrices[samples], self._offsets[samples])
-
-
-@implements(BBOX_PASTE, "cpu")
-class BBoxPasteCpu(LinearMapsCpu):
-    """Moves boxes by linear maps."""
-
-    maps = _Pastes
+        self.matrices = np.eye(4, dtype=np.float32) * factors[..., None].astype(np.float32)
+        self.offsets = offsets.astype(np.float32)

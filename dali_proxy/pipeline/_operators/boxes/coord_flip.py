@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
+from dali_proxy.pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, maps_points
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 
@@ -38,6 +38,7 @@ COORD_FLIP = declare_operator(
 )
 
 
+@maps_points(COORD_FLIP)
 class _PointFlips(LinearMaps):
     """Maps with diagonal matrices."""
 
@@ -70,17 +71,3 @@ class _PointFlips(LinearMaps):
             signs[:, column] = np.where(flips, _MIRRORED, _KEPT)
             np.multiply(2, self.arguments.scalars(f"center_{axis}"), out=offsets[:, column], where=flips)
         return signs[:, None] * _DIAGONALS[: len(axes), : len(axes)], offsets.astype(np.float32)
-
-
-@implements(COORD_FLIP, "cpu")
-class CoordinateFlipCpu(LinearMapsCpu):
-    """Flips points by linear maps."""
-
-    maps = _PointFlips
-
-
-@implements(COORD_FLIP, "gpu")
-class CoordinateFlipGpu(LinearMapsGpu):
-    """Flips points by linear maps."""
-
-    maps = _PointFlips

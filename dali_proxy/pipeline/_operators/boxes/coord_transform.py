@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
-from dali_proxy.pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
+from dali_proxy.pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, maps_points
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32, DALIDataType, to_numpy_type
@@ -34,6 +34,7 @@ COORD_TRANSFORM = declare_operator(
 )
 
 
+@maps_points(COORD_TRANSFORM)
 class _Transforms(LinearMaps):
     """The linear map of each sample, from the arguments `M` and `T`, or from `MT`."""
 
@@ -85,17 +86,3 @@ class _Transforms(LinearMaps):
             raise ArgumentValueError(f"argument {name!r} of {length} values isn't a matrix of {columns} columns")
         matrices: Array = rows.reshape(len(rows), -1, columns)
         return matrices
-
-
-@implements(COORD_TRANSFORM, "cpu")
-class CoordinateTransformCpu(LinearMapsCpu):
-    """Transforms points by linear maps."""
-
-    maps = _Transforms
-
-
-@implements(COORD_TRANSFORM, "gpu")
-class CoordinateTransformGpu(LinearMapsGpu):
-    """Transforms points by linear maps."""
-
-    maps = _Transforms

@@ -1,15 +1,16 @@
-"""Linear maps of points, on CPU and GPU: shared by `bb_flip`, `coord_flip` and `coord_transform`."""
+"""Linear maps of points, on CPU and GPU: shared by operators on points and boxes."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dali_proxy.pipeline._declaration import OperatorSchema, implements_with
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._imaging.points import map_points
@@ -76,6 +77,23 @@ class LinearMaps(ABC):
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a sample as an array with one point in each row."""
         return shape
+
+
+class BoxMaps(LinearMaps):
+    """Maps of boxes as points of four coordinates. A subclass sets `matrices` and `offsets` of all samples."""
+
+    keeps_shape = True
+    matrices: Array
+    offsets: Array
+
+    def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        count = math.prod(shape)
+        if not shape or (shape[-1] != 4 and (len(shape) > 1 or count % 4)):
+            raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
+        return count // 4, 4
+
+    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
+        return LinearMap(self.matrices[samples], self.offsets[samples])
 
 
 class LinearMapsCpu(BatchOperator):
@@ -238,3 +256,8 @@ def _reshaped(samples: Samples, shapes: Array) -> Samples:
     """Return contiguous samples as rows of points, given their shapes as arrays of points."""
     rows = np.stack([shapes[:, :-1].prod(axis=1), shapes[:, -1]], axis=1)
     return Samples.contiguous(samples.pointers, rows, samples.dtype)
+
+
+def maps_points(schema: OperatorSchema) -> Callable[[type[LinearMaps]], type[LinearMaps]]:
+    """Return a class decorator that implements an operator, on all its devices, by the maps of the class."""
+    return implements_with(schema, "maps", cpu=LinearMapsCpu, gpu=LinearMapsGpu)

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
-from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
+from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, resizes
 from dali_proxy.pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 
@@ -33,6 +33,7 @@ same window.""",
 )
 
 
+@resizes(RANDOM_RESIZED_CROP)
 class RandomWindowGeometry:
     """Random regions, resized to one size.
 
@@ -88,17 +89,3 @@ class RandomWindowGeometry:
         low, size = windows[:, :2].astype(np.float64), np.empty((len(windows), 2), np.int64)
         size[:] = self._size
         return ResizedBatch(size, low, low + windows[:, 2:])
-
-
-@implements(RANDOM_RESIZED_CROP, "cpu")
-class RandomResizedCropCpu(ResizeCpu):
-    """Resizes regions."""
-
-    geometry = RandomWindowGeometry
-
-
-@implements(RANDOM_RESIZED_CROP, "gpu")
-class RandomResizedCropGpu(ResizeGpu):
-    """Resizes regions."""
-
-    geometry = RandomWindowGeometry

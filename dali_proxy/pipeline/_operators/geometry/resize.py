@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline import _imaging as imaging
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
+from dali_proxy.pipeline._declaration import (
+    Argument,
+    Input,
+    Kind,
+    OperatorSchema,
+    declare_operator,
+    implements,
+    implements_with,
+)
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.axes import IS_SMOOTH, axis_tables, keeps_rows
 from dali_proxy.pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
@@ -340,3 +348,8 @@ class ResizeGpu(PixelOperator):
             ArgumentValueError: The input can't be resized, or not to the requested dtype.
         """
         return check_resize_dtype(output_dtype(self.node), source)
+
+
+def resizes(schema: OperatorSchema) -> Callable[[type[Geometry]], type[Geometry]]:
+    """Return a class decorator that implements an operator, on all its devices, by sizes and regions of the class."""
+    return implements_with(schema, "geometry", cpu=ResizeCpu, gpu=ResizeGpu)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import affine
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.boxes.transforms import rotation_axis
-from dali_proxy.pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, WarpCpu, WarpGpu, Warps
+from dali_proxy.pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, Warps, warps_samples
 from dali_proxy.pipeline.errors import ArgumentTypeError
 from dali_proxy.pipeline.tensors.cpu import Array
 
@@ -83,12 +83,13 @@ def _canvases(rotations: Array, spatial: Array) -> tuple[Array, Array]:
     return sizes[:, ::-1], odd[:, ::-1]
 
 
+@warps_samples(ROTATE)
 class _Rotations(Warps):
     """Rotations by `angle`."""
 
     def __init__(self, batch: Batch, node: GraphNode, layout: str) -> None:
         arguments = batch.arguments(node)
-        super().__init__(arguments, layout, batch.size)
+        super().__init__(batch, node, layout)
         self._siblings = batch.siblings
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)
@@ -133,19 +134,3 @@ class _Rotations(Warps):
         offset = np.array(spatial[::-1]) / 2 - linear @ (np.array(size[::-1]) / 2)
         rotation: Array = np.concatenate([linear, offset[:, None]], axis=1)
         return rotation
-
-
-@implements(ROTATE, "cpu")
-class RotateCpu(WarpCpu):
-    """Rotates by `angle`."""
-
-    def warps(self, batch: Batch, layout: str) -> Warps:
-        return _Rotations(batch, self.node, layout)
-
-
-@implements(ROTATE, "gpu")
-class RotateGpu(WarpGpu):
-    """Rotates by `angle`."""
-
-    def warps(self, batch: Batch, layout: str) -> Warps:
-        return _Rotations(batch, self.node, layout)

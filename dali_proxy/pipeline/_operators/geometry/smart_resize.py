@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.patches import smart_sizes
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
+from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, resizes
 from dali_proxy.pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 
@@ -47,6 +47,7 @@ models (mode "nearest") and of SigLIP 2 NaFlex (mode "largest"). DALI has no suc
     )  # fmt: skip
 
 
+@resizes(SMART_RESIZE)
 @dataclass(frozen=True)
 class SmartGeometry:
     """Sizes that are multiples of a factor, of whole images.
@@ -116,17 +117,3 @@ class SmartGeometry:
             return solve_each(self.solve, extents)
         ends = extents.astype(np.float64)
         return ResizedBatch(sizes, np.zeros_like(ends), ends)
-
-
-@implements(SMART_RESIZE, "cpu")
-class SmartResizeCpu(ResizeCpu):
-    """Resizes whole images."""
-
-    geometry = SmartGeometry
-
-
-@implements(SMART_RESIZE, "gpu")
-class SmartResizeGpu(ResizeGpu):
-    """Resizes whole images."""
-
-    geometry = SmartGeometry

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator
+from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import affine
-from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, WarpCpu, WarpGpu, Warps
+from dali_proxy.pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, Warps, warps_samples
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 
@@ -39,11 +39,13 @@ first pixel, whose centre is at (0.5, 0.5).""",
 )
 
 
+@warps_samples(WARP_AFFINE)
 class _AffineWarps(Warps):
     """Warps by `matrix` or the second input."""
 
-    def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
-        super().__init__(arguments, layout, batch_size)
+    def __init__(self, batch: Batch, node: GraphNode, layout: str) -> None:
+        super().__init__(batch, node, layout)
+        arguments = batch.arguments(node)
         self._rows = arguments.optional(arguments.table, "matrix", np.float32)
         self._inverse = arguments.constant("inverse_map")
 
@@ -87,19 +89,3 @@ class _AffineWarps(Warps):
             return affine.invert(matrix)
         except np.linalg.LinAlgError as error:
             raise ArgumentValueError(f"the transform has no inverse: {matrix.tolist()}") from error
-
-
-@implements(WARP_AFFINE, "cpu")
-class WarpAffineCpu(WarpCpu):
-    """Warps by `matrix` or the second input."""
-
-    def warps(self, batch: Batch, layout: str) -> Warps:
-        return _AffineWarps(batch.arguments(self.node), layout, batch.size)
-
-
-@implements(WARP_AFFINE, "gpu")
-class WarpAffineGpu(WarpGpu):
-    """Warps by `matrix` or the second input."""
-
-    def warps(self, batch: Batch, layout: str) -> Warps:
-        return _AffineWarps(batch.arguments(self.node), layout, batch.size)

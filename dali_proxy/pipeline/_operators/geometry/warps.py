@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._declaration import Argument, Kind
+from dali_proxy.pipeline._declaration import Argument, Kind, OperatorSchema, implements_with
+from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.filter2d import Border
 from dali_proxy.pipeline._imaging.sampling import prepare_fill
 from dali_proxy.pipeline._imaging.warp import warp_affine as warp_image
 from dali_proxy.pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from dali_proxy.pipeline._kernels.point_maps import affine
 from dali_proxy.pipeline._kernels.warp import plan_warp_affine
-from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import allocate, fail, samples_of, shape_table
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
@@ -48,17 +48,18 @@ class Warps(ABC):
     """The warps of a batch.
 
     Args:
-        arguments: arguments of the batch.
+        batch: the batch.
+        node: the operator.
         layout: layout of the samples, one of `WARP_LAYOUTS`.
-        batch_size: number of samples.
 
     Raises:
         ArgumentValueError: The filter or a size isn't supported.
     """
 
-    def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
+    def __init__(self, batch: Batch, node: GraphNode, layout: str) -> None:
+        arguments = batch.arguments(node)
         self.layout = layout
-        self.batch_size = batch_size
+        self.batch_size = batch.size
         self.sequence = layout[0] == "F"
         #: Number of spatial axes.
         self.ndim = len(layout) - 1 - self.sequence
@@ -70,7 +71,7 @@ class Warps(ABC):
         if arguments.per_sample("size"):
             self._sizes = [self._size(row.tolist()) for row in arguments.rows("size")]
         else:
-            self._sizes = [self._size(arguments.constant("size"))] * batch_size
+            self._sizes = [self._size(arguments.constant("size"))] * batch.size
 
     def _size(self, row: Sequence[float]) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
@@ -160,14 +161,13 @@ class Warps(ABC):
 class WarpCpu(SampleOperator[Warps]):
     """Warps the frames of a sample one after the other."""
 
-    @abstractmethod
-    def warps(self, batch: Batch, layout: str) -> Warps:
-        """Return the warps of a batch."""
+    #: Class of the warps.
+    warps: ClassVar[type[Warps]]
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Warps, Sequence[OutputSpec]]:
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), WARP_LAYOUTS)
-        warps = self.warps(batch, layout)
+        warps = self.warps(batch, self.node, layout)
         return warps, [describe(layout, warps.extents(known), output_dtype(self.node) or inputs[0].dtype)]
 
     def run(self, state: Warps, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -187,9 +187,8 @@ class WarpGpu(PixelOperator):
 
     traits = replace(PixelOperator.traits, gathers=True)
 
-    @abstractmethod
-    def warps(self, batch: Batch, layout: str) -> Warps:
-        """Return the warps of a batch."""
+    #: Class of the warps.
+    warps: ClassVar[type[Warps]]
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, WARP_LAYOUTS)
@@ -197,7 +196,7 @@ class WarpGpu(PixelOperator):
         on_host = all(isinstance(each, TensorListCPU) for each in further)
         if layout != "HWC" or pixels.dtype not in EXACT_IN_FLOAT or not pixels.extents.all() or not on_host:
             return None
-        warps = self.warps(batch, layout)
+        warps = self.warps(batch, self.node, layout)
         results, matrices = self._resolve(warps, pixels.shapes, further[0].samples if further else None)
         dtype = output_dtype(self.node) or pixels.dtype
         fill = prepare_fill(warps.fill, pixels.dtype, dtype, warps.nearest)
@@ -214,7 +213,7 @@ class WarpGpu(PixelOperator):
         """Warp volumes, frames with a matrix each, and dtypes that float32 can't represent."""
         data = inputs[0]
         layout = choose_layout(data.layout(), data.ndim, WARP_LAYOUTS)
-        warps = self.warps(batch, layout)
+        warps = self.warps(batch, self.node, layout)
         on_host = self.on_host(inputs[1], batch) if len(inputs) > 1 else None
         results, table = self._resolve(warps, shape_table(data), on_host)
         source = samples_of(data)
@@ -252,3 +251,8 @@ class WarpGpu(PixelOperator):
                 failures.append((sample, error))
         fail(failures)
         return results, np.concatenate(matrices).astype(np.float64)
+
+
+def warps_samples(schema: OperatorSchema) -> Callable[[type[Warps]], type[Warps]]:
+    """Return a class decorator that implements an operator, on all its devices, by the warps of the class."""
+    return implements_with(schema, "warps", cpu=WarpCpu, gpu=WarpGpu)

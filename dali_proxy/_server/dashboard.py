@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from types import TracebackType
 
 from dali_proxy.errors import ProxyError
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._ipc.interpreter import child_environment, interpreter_path
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 
@@ -13,7 +13,7 @@ _PROGRAM = "from dali_proxy._monitor.web import main; main()"
 _PATIENCE = 5.0  # seconds that the process may take to end
 
 
-class Dashboard:
+class Dashboard(Closing):
     """A live page, from `DALIServer.dashboard`. A context manager; it also ends with the server.
 
     The page runs in a separate process, which reads the server's reports. So it takes no time of the training.
@@ -63,14 +63,6 @@ class Dashboard:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-
-    def __enter__(self) -> Dashboard:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _repr_html_(self) -> str:
         return f'<a href="{self.url}" target="_blank" rel="noreferrer">{self.url}</a>'

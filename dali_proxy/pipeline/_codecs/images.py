@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._codecs.decoded import DecodedBatch
 from dali_proxy.pipeline._codecs.encoded import EncodedBatch
 from dali_proxy.pipeline._codecs.engine_memory import EngineMemory
@@ -27,7 +27,7 @@ Regions = npt.NDArray[np.int64]
 _PIXELS_PER_BYTE = 256
 
 
-class ImageBatchDecoder:
+class ImageBatchDecoder(Closing):
     """A decoder of one GPU. Any thread may call it.
 
     Args:
@@ -121,14 +121,6 @@ class ImageBatchDecoder:
             if self._codec is not None:
                 self._codec.close()
         self._memory.close()
-
-    def __enter__(self) -> ImageBatchDecoder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _for_engine(self, encoded: EncodedBatch, regions: Regions | None, use_exif: bool) -> npt.NDArray[np.bool_]:
         """Return a mask of the images for the engine: simple JPEGs that need no rotation."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._codecs.decoded import DecodedBatch
 from dali_proxy.pipeline._codecs.encoded import EncodedBatch
 from dali_proxy.pipeline._codecs.missing import require_codec
@@ -36,7 +36,7 @@ _GPU_STARTS = tuple(magic for each in FORMATS if each.gpu for magic in each.magi
 _STREAMS: dict[int, Any] = {}
 
 
-class GpuDecoder:
+class GpuDecoder(Closing):
     """A decoder of one device. Any thread may call it; calls are serialized.
 
     Later batches on the same stream reuse the images of released batches. Allocations stop when the images have grown
@@ -151,14 +151,6 @@ class GpuDecoder:
         with self._lock:
             self._decoder = None
         self._idle.close()
-
-    def __enter__(self) -> GpuDecoder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _source(self, index: int, data: npt.NDArray[np.uint8], regions: Any, failures: dict[int, SampleFailure]) -> Any:
         """Return the code stream of an image, or None after recording its failure."""

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ctypes import POINTER, byref, c_int, c_uint, c_void_p
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._codecs.missing import load_nvjpeg
 from dali_proxy.pipeline._codecs.native import compiled
 from dali_proxy.pipeline._codecs.turns import Turn
@@ -71,7 +71,7 @@ class NvjpegError(PipelineError):
         return type(self), (self.function, self.status)
 
 
-class NvjpegDecoder:
+class NvjpegDecoder(Closing):
     """The hardware JPEG engine of one device. Any thread may call it; the calls of all decoders are serialized.
 
     A call takes about as long as the engine works. Other work for a batch should run on another thread, so that the
@@ -224,14 +224,6 @@ class NvjpegDecoder:
 
     def _is_stuck(self) -> bool:
         return self._calls is not None and self._calls.found
-
-    def __enter__(self) -> NvjpegDecoder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextmanager
     def _use(self) -> Iterator[c_void_p]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._concurrency.cost import NO_COST, Cost, charge, spent
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
@@ -80,7 +81,7 @@ class Job:
             raise errors[0][1]
 
 
-class ThreadPool:
+class ThreadPool(Closing):
     """A fixed number of threads. Several callers may share it; the pool serves them in order of arrival.
 
     A signal handler that raises in a caller loses only the result of its job: no Python code holds a lock there.
@@ -208,12 +209,6 @@ class ThreadPool:
             self._queue.put(None)
         for thread in self._threads:
             thread.join()
-
-    def __enter__(self) -> ThreadPool:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def _work(self, core: int | None) -> None:
         if core is not None and hasattr(os, "sched_setaffinity"):

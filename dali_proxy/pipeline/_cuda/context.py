@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.compiler import Kernel, get_kernel
 from dali_proxy.pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
@@ -31,7 +32,7 @@ class _Thread(threading.local):
     launched = 0
 
 
-class KernelContext:
+class KernelContext(Closing):
     """Runs launches on one CUDA device, from any thread.
 
     Args:
@@ -241,14 +242,6 @@ class KernelContext:
 
     def _device(self) -> Any:
         return load_cupy().cuda.Device(self.device_id)
-
-    def __enter__(self) -> KernelContext:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _as_error(launches: Sequence[Launch], index: int, reason: str) -> CudaError:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._cuda.errors import CudaError, cuda_call, load_cupy
 from dali_proxy.pipeline._cuda.reclaiming import reclaiming
 
@@ -51,7 +51,7 @@ class BufferHandle:
         return cls(device.decode(errors="replace"), nbytes, memory, free)
 
 
-class _Shared:
+class _Shared(Closing):
     """Memory and an event. Subclasses open the memory and define how to free it."""
 
     def __init__(self, device_id: int, nbytes: int) -> None:
@@ -85,11 +85,6 @@ class _Shared:
                     failure = failure or error
         if failure is not None:
             raise failure
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class ExportedBuffer(_Shared):
@@ -153,9 +148,6 @@ class ExportedBuffer(_Shared):
     def _give_back_memory(self, pointer: int) -> None:
         self._runtime.free(pointer)
 
-    def __enter__(self) -> ExportedBuffer:
-        return self
-
 
 class ImportedBuffer(_Shared):
     """Another process's `ExportedBuffer`, mapped into this process.
@@ -197,6 +189,3 @@ class ImportedBuffer(_Shared):
 
     def _give_back_memory(self, pointer: int) -> None:
         self._runtime.ipcCloseMemHandle(pointer)
-
-    def __enter__(self) -> ImportedBuffer:
-        return self

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._ipc.errors import DescriptorLimitError, IPCError, ProtocolError
 from dali_proxy.pipeline._ipc.signals import finalizer
 
@@ -60,7 +61,7 @@ class _Mapping:
             unmap(self._address, self._nbytes)
 
 
-class SharedBlock:
+class SharedBlock(Closing):
     """A block of shared memory, passed to other processes by its descriptor.
 
     It has no name, so the system frees it with the last process that has it mapped or open, however that process ends.
@@ -148,12 +149,6 @@ class SharedBlock:
         with suppress(AttributeError):
             del self.array
         self.close_fd()
-
-    def __enter__(self) -> SharedBlock:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @finalizer
     def __del__(self, close: Any = os.close) -> None:  # bound here: globals are gone at interpreter exit

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import IO
 
+from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
@@ -76,7 +77,7 @@ class Blocks:
         return wanted.result()
 
 
-class DataFile:
+class DataFile(Closing):
     """A file that is open for reading at any position, by many threads at once.
 
     Args:
@@ -145,12 +146,6 @@ class DataFile:
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-
-    def __enter__(self) -> DataFile:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def _exactly(self, count: int, offset: int) -> bytes:
         end = min(offset + count, self.size)

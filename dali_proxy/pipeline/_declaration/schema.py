@@ -272,6 +272,7 @@ class OperatorSchema:
         class_parameters: arguments that the class in `ops` also accepts by position, with the class's defaults.
         deprecated: the end of the warning for users of a deprecated name, such as " Use `...` instead."; None for a
             name that isn't deprecated.
+        check: checks the constant arguments of a node before its implementation is created.
     """
 
     name: str
@@ -294,6 +295,7 @@ class OperatorSchema:
     alias_of: str | None = None
     class_parameters: tuple[tuple[str, Any], ...] = ()
     deprecated: str | None = None
+    check: Callable[[Any], object] | None = None
 
     @property
     def display(self) -> str:

@@ -120,6 +120,8 @@ class Operator(ABC):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup
+        if node.schema.check is not None:
+            node.schema.check(node)
 
 
 @runtime_checkable

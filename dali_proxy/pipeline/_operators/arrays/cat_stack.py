@@ -24,6 +24,15 @@ _INPUTS = (
     Input("inputs", "Further samples with the same dtype and, except along the axis, the same shape.", optional=True),
 )
 
+
+def _check_name(node: GraphNode) -> None:
+    name: str | None = node.argument("axis_name")
+    if name is not None and len(name) != 1:
+        raise ArgumentValueError(f"``axis_name`` must be a single character; got {name}")
+    if name is not None and node.operator == CAT.name and "axis" in node.arguments:
+        raise ArgumentValueError("arguments 'axis' and 'axis_name' can't be used together")
+
+
 CAT = declare_operator(
     name="cat",
     doc="Joins samples along an existing axis.",
@@ -34,6 +43,7 @@ CAT = declare_operator(
     ),
     devices=("cpu", "gpu"),
     variadic=True,
+    check=_check_name,
 )
 
 STACK = declare_operator(
@@ -46,16 +56,8 @@ STACK = declare_operator(
     ),
     devices=("cpu", "gpu"),
     variadic=True,
+    check=_check_name,
 )
-
-
-def _check_name(node: GraphNode) -> str | None:
-    name: str | None = node.argument("axis_name")
-    if name is not None and len(name) != 1:
-        raise ArgumentValueError(f"``axis_name`` must be a single character; got {name}")
-    if name is not None and node.operator == CAT.name and "axis" in node.arguments:
-        raise ArgumentValueError("arguments 'axis' and 'axis_name' can't be used together")
-    return name
 
 
 def _common_layout(layouts: Sequence[str]) -> str:
@@ -113,7 +115,6 @@ class JoinCpu(SampleOperator[str]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check_name(node)
         self._new = node.operator == STACK.name
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[str, Sequence[OutputSpec]]:
@@ -155,7 +156,6 @@ class JoinGpu(GpuOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check_name(node)
         self._new = node.operator == STACK.name
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

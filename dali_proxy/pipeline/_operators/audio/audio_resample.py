@@ -15,7 +15,7 @@ from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._kernels.audio.resample_signal import plan_resample_signal
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, each_sample, samples_of
-from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_dtype, check_samples
 from dali_proxy.pipeline._operator_api.output_specs import describe, unknown_extents
 from dali_proxy.pipeline.errors import ArgumentValueError
@@ -47,6 +47,14 @@ ANTIALIAS = Argument(
     dali_default=False,
 )
 
+
+def _check_quality(node: GraphNode) -> None:
+    try:
+        check_quality(node.argument("quality"))
+    except ValueError as error:
+        raise ArgumentValueError(str(error)) from error
+
+
 AUDIO_RESAMPLE = declare_operator(
     name="audio_resample",
     doc="""Resamples audio with a sinc filter that has a Hann window.
@@ -67,6 +75,7 @@ its range: -1 to 1 for real numbers; the middle of the range is silence for unsi
         ANTIALIAS,
     ),
     devices=("cpu", "gpu"),
+    check=_check_quality,
 )
 
 
@@ -115,13 +124,6 @@ class _Sizes:
         return scale, int(np.ceil(length * scale))
 
 
-def _check_quality(node: GraphNode) -> None:
-    try:
-        check_quality(node.argument("quality"))
-    except ValueError as error:
-        raise ArgumentValueError(str(error)) from error
-
-
 def _check(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
     if len(shape) not in (1, 2):
         raise ArgumentValueError(
@@ -138,10 +140,6 @@ def _dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
 @implements(AUDIO_RESAMPLE, "cpu")
 class AudioResample(SampleOperator[_Sizes]):
     """Computes in single precision."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_quality(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Sizes, Sequence[OutputSpec]]:
         source = inputs[0].dtype
@@ -163,10 +161,6 @@ class AudioResample(SampleOperator[_Sizes]):
 @implements(AUDIO_RESAMPLE, "gpu")
 class AudioResampleGpu(GpuOperator):
     """One launch per batch."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_quality(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

@@ -20,6 +20,20 @@ from dali_proxy.pipeline._operators.audio.signals import as_floats, check_axis, 
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 
+
+def _check(node: GraphNode) -> None:
+    argument = node.argument
+    kind = argument("dct_type")
+    if kind not in DCT_TYPES:
+        raise ArgumentValueError(f"Unsupported DCT type: {kind}. Supported types are: 1, 2, 3, 4")
+    if kind == 1 and argument("normalize"):
+        raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
+    if argument("n_mfcc") < 1:
+        raise ArgumentValueError(f"number of MFCCs should be > 0, not {argument('n_mfcc')}")
+    if argument("axis") < 0:
+        raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
+
+
 MFCC = declare_operator(
     name="mfcc",
     doc="""Computes mel frequency cepstral coefficients of mel spectrograms: their discrete cosine transform.
@@ -39,20 +53,8 @@ The output is float32. It has at most as many coefficients as the axis has entri
         ),
     ),
     devices=("cpu", "gpu"),
+    check=_check,
 )
-
-
-def _check(node: GraphNode) -> None:
-    argument = node.argument
-    kind = argument("dct_type")
-    if kind not in DCT_TYPES:
-        raise ArgumentValueError(f"Unsupported DCT type: {kind}. Supported types are: 1, 2, 3, 4")
-    if kind == 1 and argument("normalize"):
-        raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
-    if argument("n_mfcc") < 1:
-        raise ArgumentValueError(f"number of MFCCs should be > 0, not {argument('n_mfcc')}")
-    if argument("axis") < 0:
-        raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
 
 
 def _matrix(node: GraphNode, length: int) -> Array:
@@ -73,10 +75,6 @@ def _matrix(node: GraphNode, length: int) -> Array:
 class Mfcc(SampleOperator[None]):
     """Multiplies by the matrix of the transform, in single precision."""
 
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check(node)
-
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), np.dtype(np.float32))]
 
@@ -92,7 +90,6 @@ class MfccGpu(GpuOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check(node)
         self._matrices = AxisMatrices(partial(_matrix, node))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

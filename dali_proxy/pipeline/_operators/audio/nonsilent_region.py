@@ -13,10 +13,19 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.audio.silence import SilencePlan
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
-from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_specs import describe
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
+
+
+def _check(node: GraphNode) -> None:
+    if node.argument("window_length") < 1:
+        raise ArgumentValueError(f"argument 'window_length' must be 1 or more, not {node.argument('window_length')}")
+    reference = node.argument("reference_power")
+    if reference is not None and not reference > 0:
+        raise ArgumentValueError(f"`reference_power` has to be positive. Got: {reference}")
+
 
 NONSILENT_REGION = declare_operator(
     name="nonsilent_region",
@@ -36,15 +45,8 @@ without dimensions. The length is 0 if the whole signal is silent.""",
     ),
     devices=("cpu", "gpu"),
     outputs=2,
+    check=_check,
 )
-
-
-def _check(node: GraphNode) -> None:
-    if node.argument("window_length") < 1:
-        raise ArgumentValueError(f"argument 'window_length' must be 1 or more, not {node.argument('window_length')}")
-    reference = node.argument("reference_power")
-    if reference is not None and not reference > 0:
-        raise ArgumentValueError(f"`reference_power` has to be positive. Got: {reference}")
 
 
 def _check_signal(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
@@ -57,10 +59,6 @@ def _check_signal(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
 @implements(NONSILENT_REGION, "cpu")
 class NonsilentRegion(SampleOperator[None]):
     """Sums squares in 64 bits: exactly for integers of 8 and 16 bits, otherwise in double precision."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe("", (), np.dtype(np.int32))] * 2
@@ -76,10 +74,6 @@ class NonsilentRegion(SampleOperator[None]):
 @implements(NONSILENT_REGION, "gpu")
 class NonsilentRegionGpu(GpuOperator):
     """Slides over the signals in three launches per batch."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

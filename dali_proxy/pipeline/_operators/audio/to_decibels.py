@@ -16,11 +16,18 @@ from dali_proxy.pipeline._kernels.audio.elementwise import plan_to_decibels
 from dali_proxy.pipeline._kernels.reduce import ReductionPlan
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
-from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
 from dali_proxy.pipeline._operators.audio.signals import as_floats, check_numbers
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
+
+
+def _check(node: GraphNode) -> None:
+    for name in ("reference", "multiplier"):
+        if node.argument(name) == 0:
+            raise ArgumentValueError(f"`{name}` argument can't be zero")
+
 
 TO_DECIBELS = declare_operator(
     name="to_decibels",
@@ -34,22 +41,13 @@ Ratios of less than 10 ** (`cutoff_db` / `multiplier`) are raised to it.""",
         Argument("cutoff_db", Kind.FLOAT, "Smallest result, in decibels.", -200.0),
     ),
     devices=("cpu", "gpu"),
+    check=_check,
 )
-
-
-def _check(node: GraphNode) -> None:
-    for name in ("reference", "multiplier"):
-        if node.argument(name) == 0:
-            raise ArgumentValueError(f"`{name}` argument can't be zero")
 
 
 @implements(TO_DECIBELS, "cpu")
 class ToDecibels(SampleOperator[None]):
     """Computes in single precision, in the memory of the output."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), np.dtype(np.float32))]
@@ -62,10 +60,6 @@ class ToDecibels(SampleOperator[None]):
 @implements(TO_DECIBELS, "gpu")
 class ToDecibelsGpu(GpuOperator):
     """One launch per batch, and two for the largest magnitudes."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

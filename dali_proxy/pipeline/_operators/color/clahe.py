@@ -17,12 +17,19 @@ from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
-from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import UINT8
+
+
+def _check_tiles(node: GraphNode) -> None:
+    for name in ("tiles_x", "tiles_y"):
+        if node.argument(name) < 1:
+            raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {node.argument(name)}")
+
 
 CLAHE = declare_operator(
     name="clahe",
@@ -43,13 +50,8 @@ Between the centres of tiles, their results are interpolated.""",
         Argument("bins", Kind.INT, "Accepted for compatibility; there are 256 values.", 256),
     ),
     devices=("cpu", "gpu"),
+    check=_check_tiles,
 )
-
-
-def _check_tiles(node: GraphNode) -> None:
-    for name in ("tiles_x", "tiles_y"):
-        if node.argument(name) < 1:
-            raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {node.argument(name)}")
 
 
 def _check(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
@@ -61,10 +63,6 @@ def _check(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
 @implements(CLAHE, "cpu")
 class ClaheCpu(SampleOperator[None]):
     """Runs OpenCV for each image."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_tiles(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -100,10 +98,6 @@ class ClaheCpu(SampleOperator[None]):
 @implements(CLAHE, "gpu")
 class ClaheGpu(GpuOperator):
     """Two launches per batch and number of channels: tables of the tiles, and the images."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_tiles(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

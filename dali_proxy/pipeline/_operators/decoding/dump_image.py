@@ -14,13 +14,19 @@ from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_oper
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, each_sample
-from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
 from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import UINT8
+
+
+def _check_layout(node: GraphNode) -> None:
+    if node.argument("input_layout") != "HWC":
+        raise ArgumentValueError(f"argument 'input_layout' must be 'HWC', not {node.argument('input_layout')!r}")
+
 
 DUMP_IMAGE = declare_operator(
     name="dump_image",
@@ -35,12 +41,8 @@ or PGM for grey images. Each batch overwrites the files of the last one.""",
     ),
     devices=("cpu", "gpu"),
     side_effects=True,
+    check=_check_layout,
 )
-
-
-def _check_layout(node: GraphNode) -> None:
-    if node.argument("input_layout") != "HWC":
-        raise ArgumentValueError(f"argument 'input_layout' must be 'HWC', not {node.argument('input_layout')!r}")
 
 
 def _write(image: Array, sample: int, suffix: str) -> None:
@@ -57,10 +59,6 @@ class DumpImage(SampleOperator[None]):
     """Writes a file for each sample."""
 
     traits = Traits(waits=True)
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_layout(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -80,10 +78,6 @@ class DumpImageGpu(GpuOperator):
     """Waits for the images, and writes them one after the other."""
 
     traits = replace(GpuOperator.traits, waits=True, only_launches=False, repeatable=False)
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_layout(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         write = partial(_write, suffix=self.node.argument("suffix"))

@@ -22,6 +22,17 @@ from dali_proxy.pipeline.errors import ArgumentValueError, DecodeError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import UINT8, to_numpy_type
 
+
+def _check(node: GraphNode) -> None:
+    argument = node.argument
+    if argument("algorithm").upper() != "LZ4":
+        raise ArgumentValueError(f"Unknown inflate algorithm {argument('algorithm')!r}: only LZ4 is supported")
+    if len(argument("sequence_axis_name")) != 1:
+        raise ArgumentValueError(
+            f"argument 'sequence_axis_name' must be a single character, not {argument('sequence_axis_name')!r}"
+        )
+
+
 INFLATE = declare_operator(
     name="decoders.inflate",
     doc="""Decompresses arrays.
@@ -53,6 +64,7 @@ filled with zeros.""",
         Argument("check_output_size", Kind.BOOL, "Accepted for compatibility; sizes are always checked.", False),
     ),
     devices=("cpu", "gpu"),
+    check=_check,
 )
 
 
@@ -135,16 +147,6 @@ class _State:
         return layout if self.single or not layout else node.argument("sequence_axis_name") + layout
 
 
-def _check(node: GraphNode) -> None:
-    argument = node.argument
-    if argument("algorithm").upper() != "LZ4":
-        raise ArgumentValueError(f"Unknown inflate algorithm {argument('algorithm')!r}: only LZ4 is supported")
-    if len(argument("sequence_axis_name")) != 1:
-        raise ArgumentValueError(
-            f"argument 'sequence_axis_name' must be a single character, not {argument('sequence_axis_name')!r}"
-        )
-
-
 def _check_bytes(dtype: np.dtype[Any], shape: Sequence[int]) -> None:
     if len(shape) != 1 or dtype != np.uint8:
         raise ArgumentValueError(f"the samples must be 1-D uint8, not {dtype} of shape {tuple(shape)}")
@@ -156,7 +158,6 @@ class Inflate(SampleOperator[_State]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check(node)
         self._dtype = to_numpy_type(node.argument("dtype"))
         self._block = optional_package("lz4.block", "decompressing LZ4", "lz4")
 
@@ -194,7 +195,6 @@ class InflateGpu(GpuOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check(node)
         self._dtype = to_numpy_type(node.argument("dtype"))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

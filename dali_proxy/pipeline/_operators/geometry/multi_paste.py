@@ -24,7 +24,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import (
     samples_of,
 )
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
-from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
+from dali_proxy.pipeline._operator_api.operator import BatchOperator
 from dali_proxy.pipeline._operator_api.output_dtype import output_dtype
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
@@ -41,6 +41,15 @@ def _positions(name: str, doc: str) -> tuple[Argument, Argument]:
         Argument(name, Kind.INTS, f"{doc}, in pixels: {_PAIRS}.", None, per_sample=True),
         Argument(f"{name}_rel", Kind.FLOATS, f"`{name}` as fractions of the extents, from 0 to 1.", None, True),
     )
+
+
+def _check_arguments(node: GraphNode) -> None:
+    names = {*node.arguments, *node.argument_inputs}
+    for name in _EXCLUSIVE:
+        if {name, f"{name}_rel"} <= names:
+            raise ArgumentValueError(f"arguments {name!r} and '{name}_rel' can't be used together")
+    if "in_ids" in names and len(node.inputs) > 1:
+        raise ArgumentValueError(f"argument 'in_ids' needs one input, but there are {len(node.inputs)}")
 
 
 MULTI_PASTE = declare_operator(
@@ -66,6 +75,7 @@ the only input. Regions must lie inside of their images and of the canvas.""",
     ),
     devices=("cpu", "gpu"),
     variadic=True,
+    check=_check_arguments,
 )
 
 
@@ -243,22 +253,9 @@ class _Paste:
         return _Canvas((*counts, *size, *channels), starts, sizes, targets)
 
 
-def _check_arguments(node: GraphNode) -> None:
-    names = {*node.arguments, *node.argument_inputs}
-    for name in _EXCLUSIVE:
-        if {name, f"{name}_rel"} <= names:
-            raise ArgumentValueError(f"arguments {name!r} and '{name}_rel' can't be used together")
-    if "in_ids" in names and len(node.inputs) > 1:
-        raise ArgumentValueError(f"argument 'in_ids' needs one input, but there are {len(node.inputs)}")
-
-
 @implements(MULTI_PASTE, "cpu")
 class MultiPasteCpu(BatchOperator):
     """Composes a canvas on each thread."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_arguments(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         paste = _Paste(self.node, batch, inputs)
@@ -301,10 +298,6 @@ def _window(image: Array, start: _Pair, shape: _Pair) -> Array:
 @implements(MULTI_PASTE, "gpu")
 class MultiPasteGpu(GpuOperator):
     """One launch per batch: each pixel of a canvas finds the last region that contains it."""
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        _check_arguments(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         paste, tables = _Paste(self.node, batch, inputs), [samples_of(data) for data in inputs]

@@ -33,6 +33,12 @@ _SHARED = ("max_size", "mode", "subpixel_scale", "roi_start", "roi_end", "roi_re
 _MIN_SIZE = 0.1
 _ROUNDINGS: dict[str, Callable[[float], int]] = {"round": round_half_away, "truncate": math.trunc, "ceil": math.ceil}
 
+
+def _check_exclusive(node: GraphNode) -> None:
+    if {"axes", "axis_names"} <= set(node.arguments):
+        raise ArgumentValueError("Arguments `axes` and `axis_names` are mutually exclusive")
+
+
 TENSOR_RESIZE = declare_operator(
     name="tensor_resize",
     doc="""Resizes any axes of arrays, by `sizes` or by `scales`.
@@ -62,6 +68,7 @@ Filters are widened along axes that shrink (`antialias`). Outside of the array i
         *FILTER_ARGUMENTS,
     ),
     devices=("cpu", "gpu"),
+    check=_check_exclusive,
 )
 
 
@@ -227,11 +234,6 @@ def _ratio(axes: Sequence[int], size: Sequence[int], shape: Sequence[int]) -> fl
     return math.prod(size[axis] / shape[axis] for axis in axes if shape[axis])
 
 
-def _check_exclusive(node: GraphNode) -> None:
-    if {"axes", "axis_names"} <= set(node.arguments):
-        raise ArgumentValueError("Arguments `axes` and `axis_names` are mutually exclusive")
-
-
 @dataclass(frozen=True)
 class _Images:
     """An array as images, of which one axis or two that follow each other are resized.
@@ -280,7 +282,6 @@ class TensorResizeCpu(SampleOperator[Any]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check_exclusive(node)
         self._filters = filter_cache(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
@@ -326,7 +327,6 @@ class TensorResizeGpu(GpuOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        _check_exclusive(node)
         self._filters = filter_cache(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

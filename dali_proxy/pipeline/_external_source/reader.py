@@ -54,6 +54,7 @@ class SourceReader(ABC):
     def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
         self.spec = spec
         self.max_batch_size = max_batch_size
+        self._pass = _Pass(spec) if spec.iterable else None
 
     @abstractmethod
     def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
@@ -75,11 +76,21 @@ class SourceReader(ABC):
 
     def skip(self, calls: int, epoch: int) -> None:
         """Ask an iterable source as often as before in this epoch's pass, to resume from a checkpoint."""
-        raise NotImplementedError(f"{type(self).__name__} gets its position with each request: it can't skip data")
+        assert self._pass is not None, "other sources get their position with each request"
+        self._pass.skip(calls, epoch)
 
     def position(self, epoch: int) -> int:
         """Return how often the source was asked in an epoch's pass; 0 for sources that aren't iterated over."""
-        return 0
+        return 0 if self._pass is None else self._pass.position(epoch)
+
+    def _ask(self, wanted: SampleInfo | BatchInfo) -> Any:
+        """Return what the source has for a sample or a batch."""
+        if self._pass is not None:
+            return self._pass.next(wanted.epoch_idx)
+        if not self.spec.takes_info:
+            return self.spec.source()
+        by_number = self.spec.batch and not self.spec.batch_info
+        return self.spec.source(wanted.iteration if by_number else wanted)
 
     def _outputs(self, value: Any) -> Sequence[Any]:
         """Split a value of the source into one value per output."""
@@ -107,7 +118,7 @@ class _SampleReader(SourceReader):
             idx_in_epoch = info.iteration * self.max_batch_size + position
             wanted = SampleInfo(idx_in_epoch, position, info.iteration, info.epoch_idx)
             try:
-                sample = caller.call(position - first, self._sample, partial(_tuple_of, wanted))
+                sample = caller.call(position - first, self._ask, partial(_tuple_of, wanted))
                 for column, value in zip(columns, self._outputs(sample), strict=True):
                     column.append(value)
             except StopIteration:
@@ -123,16 +134,13 @@ class _SampleReader(SourceReader):
                 raise
             raise ReadFailure(str(info), None) from error
 
-    @abstractmethod
-    def _sample(self, wanted: SampleInfo) -> Any: ...
-
 
 class _BatchReader(SourceReader):
     """Reads a source of batches."""
 
     def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
         try:
-            batch = caller.call(0, self._batch, lambda: (info,))
+            batch = caller.call(0, self._ask, lambda: (info,))
             return [to_batch(value, None, "the source's batch") for value in self._outputs(batch)]
         except StopIteration:
             raise EndOfData from None
@@ -140,21 +148,6 @@ class _BatchReader(SourceReader):
             if is_interrupt(error):
                 raise
             raise ReadFailure(str(info), None) from error
-
-    @abstractmethod
-    def _batch(self, info: BatchInfo) -> Any: ...
-
-
-class _SampleCalls(_SampleReader):
-    def _sample(self, wanted: SampleInfo) -> Any:
-        return self.spec.source(wanted) if self.spec.takes_info else self.spec.source()
-
-
-class _BatchCalls(_BatchReader):
-    def _batch(self, info: BatchInfo) -> Any:
-        if not self.spec.takes_info:
-            return self.spec.source()
-        return self.spec.source(info if self.spec.batch_info else info.iteration)
 
 
 class _Pass:
@@ -212,38 +205,6 @@ class _Pass:
         return next(self._iterator)
 
 
-class _SampleItems(_SampleReader):
-    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
-        super().__init__(spec, max_batch_size)
-        self._pass = _Pass(spec)
-
-    def _sample(self, wanted: SampleInfo) -> Any:
-        return self._pass.next(wanted.epoch_idx)
-
-    def skip(self, calls: int, epoch: int) -> None:
-        self._pass.skip(calls, epoch)
-
-    def position(self, epoch: int) -> int:
-        return self._pass.position(epoch)
-
-
-class _BatchItems(_BatchReader):
-    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
-        super().__init__(spec, max_batch_size)
-        self._pass = _Pass(spec)
-
-    def _batch(self, info: BatchInfo) -> Any:
-        return self._pass.next(info.epoch_idx)
-
-    def skip(self, calls: int, epoch: int) -> None:
-        self._pass.skip(calls, epoch)
-
-    def position(self, epoch: int) -> int:
-        return self._pass.position(epoch)
-
-
 def make_reader(spec: SourceSpec, max_batch_size: int) -> SourceReader:
     """Return the `SourceReader` of a source."""
-    if spec.iterable:
-        return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size)
-    return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size)
+    return (_BatchReader if spec.batch else _SampleReader)(spec, max_batch_size)

@@ -146,7 +146,8 @@ class HostRunner:
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
-        request.ahead = self.variant.executor.look_ahead.announce(request.inputs, request.size)
+        if (look_ahead := self.variant.executor.look_ahead) is not None:
+            request.ahead = look_ahead.announce(request.inputs, request.size)
         request.state = State.QUEUED
         self._scheduler.add(request)
         self._start_queued()
@@ -324,7 +325,8 @@ class HostRunner:
         self._finish(request, staged, error)
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
-        request.forget_ahead()
+        if request.ahead:
+            request.forget_ahead()
         self._bytes_out = 0 if staged is None else staged.nbytes
         self._totals.end_stage(request, "pipeline")
         if self.trace is not None:

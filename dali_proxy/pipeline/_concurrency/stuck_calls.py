@@ -9,27 +9,21 @@ from contextlib import contextmanager
 
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 
-#: What ends the work of a thread in its place; called with the reason.
-GiveUp = Callable[[str], None]
+#: What ends the work of a thread in its place; called with the thread and the reason.
+GiveUp = Callable[[threading.Thread, str], None]
 
 _LOOK = 1.0  # seconds between checks
 
 
-class _Here(threading.local):
+class _Thread(threading.local):
     give_up: GiveUp | None = None
 
 
-_here = _Here()
+this_thread = _Thread()
+"""Its attribute `give_up` ends the work of this thread if a watched call never returns.
 
-
-def give_up_by(give_up: GiveUp | None) -> GiveUp | None:
-    """Set the function that ends the work of this thread if a watched call never returns. Return the previous one.
-
-    Args:
-        give_up: called on another thread, once. If the call returns later, the thread must not use its results.
-    """
-    previous, _here.give_up = _here.give_up, give_up
-    return previous
+It is called on another thread, once. If the call returns later, the thread must not use its results.
+"""
 
 
 class StuckCalls:
@@ -47,7 +41,8 @@ class StuckCalls:
         self.found = False
         self._reason = reason
         self._limit = limit
-        self._calls: dict[int, tuple[float, GiveUp | None]] = {}  # by thread: when it began, and how to end its work
+        #: By thread: when its call began, and how to end its work.
+        self._calls: dict[threading.Thread, tuple[float, GiveUp | None]] = {}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._look, name=f"{THREAD_PREFIX}stuck-calls", daemon=True)
         self._thread.start()
@@ -55,8 +50,8 @@ class StuckCalls:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Watch the calls of this thread in the context."""
-        thread = threading.get_ident()
-        self._calls[thread] = time.monotonic(), _here.give_up
+        thread = threading.current_thread()
+        self._calls[thread] = time.monotonic(), this_thread.give_up
         try:
             yield
         finally:
@@ -74,4 +69,4 @@ class StuckCalls:
                 if time.monotonic() - begin > self._limit and self._calls.pop(thread, None) is not None:
                     self.found = True
                     if give_up is not None:
-                        call_back(give_up, self._reason)
+                        call_back(give_up, thread, self._reason)

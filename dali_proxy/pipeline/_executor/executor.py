@@ -19,11 +19,12 @@ from dali_proxy.pipeline._compiler.make_operator import make_operator
 from dali_proxy.pipeline._compiler.per_frame_arguments import by_frames
 from dali_proxy.pipeline._compiler.plan import Phase, make_plan
 from dali_proxy.pipeline._compiler.sources_on_gpu import sources_on_gpu
+from dali_proxy.pipeline._compiler.steps.step import Steps
 from dali_proxy.pipeline._concurrency.affinity import nearest_cores
 from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, spent
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt, pass_on_interrupt
-from dali_proxy.pipeline._concurrency.stuck_calls import give_up_by
+from dali_proxy.pipeline._concurrency.stuck_calls import this_thread
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 from dali_proxy.pipeline._cuda.streams import ignore_captures
@@ -33,12 +34,11 @@ from dali_proxy.pipeline._executor.constants import Constants
 from dali_proxy.pipeline._executor.device import Device, open_device
 from dali_proxy.pipeline._executor.look_ahead import LookAhead
 from dali_proxy.pipeline._executor.merging import Merger, make_merger
-from dali_proxy.pipeline._executor.phase_costs import PhaseCosts
 from dali_proxy.pipeline._executor.program import Program
 from dali_proxy.pipeline._executor.readers import ReaderGroup
 from dali_proxy.pipeline._executor.running_batch import OnDone, RunningBatch
 from dali_proxy.pipeline._executor.shared import SharedResources
-from dali_proxy.pipeline._executor.statistics import Statistics
+from dali_proxy.pipeline._executor.statistics import PhaseCosts, Statistics
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.error_context import describe_failure
@@ -52,7 +52,7 @@ from dali_proxy.pipeline._operator_api.request import (
     as_batch_error,
 )
 from dali_proxy.pipeline._operator_api.trace import Trace, profiler_trace
-from dali_proxy.pipeline._user_functions.seeding import in_user_function
+from dali_proxy.pipeline._user_functions.seeding import nesting
 from dali_proxy.pipeline.errors import InputError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
@@ -110,6 +110,7 @@ class Executor:
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
         self.batch_memory = BatchMemory(graph, self._plan, self._device)
+        self._queues: dict[str, WorkQueue | None] = {"cpu": None, "mixed": None, "gpu": None}
         self._operators: dict[int, Any] = {}
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
@@ -131,8 +132,9 @@ class Executor:
             if closing is not None:
                 self._opened.append(closing)
             self._operators[node.index] = by_frames(graph, node, operator)
-        #: Tells operators of batches that wait.
-        self.look_ahead = LookAhead(graph, self._operators)
+        look_ahead = LookAhead(graph, self._operators)
+        #: Tells operators of batches that wait; None if none of them can know.
+        self.look_ahead = look_ahead if look_ahead.operators else None
 
     def _prepare_steps(self, fuse: bool) -> None:
         graph = self.graph
@@ -158,7 +160,6 @@ class Executor:
 
     def _start_threads(self) -> None:
         config = self.config
-        self._cpu_queue = self._gpu_queue = self._mixed_queue = None
         if self._shared is not None:
             self._pool = self._shared.pool
             self.concurrency = self.most_concurrent = 1
@@ -168,26 +169,29 @@ class Executor:
             f"{THREAD_PREFIX}cpu",
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
-        self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
+        self._queues["cpu"] = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         mixed_threads = self._mixed_threads()
         #: Number of batches from which on more would hardly make it faster.
         self.most_concurrent = max(_MOST_CONCURRENT, self.batches_to_merge)
         #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, mixed_threads + 1) + 1
-        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1) if self._device else None
-        self._mixed_queue = WorkQueue(f"{THREAD_PREFIX}mixed-stage", mixed_threads) if mixed_threads else None
+        if self._device:
+            self._queues["gpu"] = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1)
+        if mixed_threads:
+            self._queues["mixed"] = WorkQueue(f"{THREAD_PREFIX}mixed-stage", mixed_threads)
 
     def widen(self, concurrency: int) -> None:
         """Let so many batches run at once, with more threads for small batches, which mostly wait for each other.
 
         The caller found that this is faster. One thread at a time may call this.
         """
-        if self._cpu_queue is not None:
-            self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
+        on_cpu, mixed = self._queues["cpu"], self._queues["mixed"]
+        if on_cpu is not None:
+            on_cpu.widen(min(concurrency - 1, _MOST_STAGES))
         if self._merger is not None:
             self._merger.most = concurrency
-        elif self._mixed_queue is not None and self._mixed_threads() > 1:
-            self._mixed_queue.widen(min(concurrency - 1, _MOST_MIXED))
+        elif mixed is not None and self._mixed_threads() > 1:
+            mixed.widen(min(concurrency - 1, _MOST_MIXED))
 
     def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
@@ -205,10 +209,10 @@ class Executor:
         """
         if self._closed:
             raise PipelineError("the executor is closed")
-        reads = self.readers.begin(request.batch_size)
+        reads = self.readers.nothing or self.readers.begin(request.batch_size)
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self.batch_memory.allocate, reads, self._branches)
-        batch.nested = in_user_function()
+        batch.nested = nesting.depth > 0
         batch.trace, batch.memory, batch.output_memory = self.trace, self.memory, self.batch_memory.output_on_gpu
         if self._plan.constants:
             self._constants.add_to(batch, on_gpu=False)
@@ -293,10 +297,10 @@ class Executor:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
-            for name in ("_pool", "_gpu_queue", "_mixed_queue", "_cpu_queue"):
-                threads = getattr(self, name, None)
-                if threads is not None and self._shared is None:
-                    ends.callback(threads.close)
+            if self._shared is None:
+                for threads in (getattr(self, "_pool", None), *reversed(self._queues.values())):
+                    if threads is not None:
+                        ends.callback(threads.close)
 
     def __enter__(self) -> Executor:
         return self
@@ -331,7 +335,7 @@ class Executor:
             return
         takes_inputs = self.program.takes_inputs[run.phase] and run.phase + 1 < len(self._plan.phases)
         if takes_inputs and run.batch.trace is None:
-            self._take_inputs(run)
+            self._run_unmeasured(run, self.program.phases[run.phase])
             run.phase += 1
             self._advance(run)
             return
@@ -342,7 +346,7 @@ class Executor:
         self._enqueue(run, phase)
 
     def _enqueue(self, run: RunningBatch, phase: Phase) -> None:
-        work_queue = self._queue_of(phase)
+        work_queue = self._queues[phase.device]
         if work_queue is None:
             self._run_phase(run, phase)
             return
@@ -351,19 +355,6 @@ class Executor:
             work_queue.put(partial(self._run_waiting, self._merger, phase))
             return
         work_queue.put(partial(self._run_phase, run, phase))
-
-    def _take_inputs(self, run: RunningBatch) -> None:
-        """Add the inputs of a phase that needs nothing else."""
-        batch = run.batch
-        for step in self.program.phases[run.phase]:
-            batch.costs = self.statistics.begin(step)
-            step.run(batch)
-            self.statistics.end(step, _UNMEASURED, batch.costs)
-
-    def _queue_of(self, phase: Phase) -> WorkQueue | None:
-        if phase.device == "cpu":
-            return self._cpu_queue
-        return self._gpu_queue if phase.device == "gpu" else self._mixed_queue
 
     def _run_waiting(self, merger: Merger, phase: Phase) -> None:
         """Run the batches that wait, as one if there are several."""
@@ -386,7 +377,7 @@ class Executor:
         """Let batches that wait take the place of what has ended."""
         if merger.end():
             phase = self._plan.phases[merger.phase]
-            work_queue = self._queue_of(phase)
+            work_queue = self._queues[phase.device]
             assert work_queue is not None
             work_queue.put(partial(self._run_waiting, merger, phase))
 
@@ -399,7 +390,7 @@ class Executor:
             self._advance(run)
 
     def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
-        outer = give_up_by(partial(self._give_up, run, phase, threading.current_thread()))
+        outer, this_thread.give_up = this_thread.give_up, partial(self._give_up, run, phase)
         try:
             if phase.on_gpu:
                 assert self._device is not None
@@ -419,12 +410,12 @@ class Executor:
                 run.phase += 1
                 self._advance(run)
         finally:
-            give_up_by(outer)
+            this_thread.give_up = outer
 
     def _give_up(self, run: RunningBatch, phase: Phase, thread: threading.Thread, reason: str) -> None:
         """End a batch whose thread is in a call that doesn't return. The thread keeps the memory of the call."""
         run.given_up = True
-        if (work_queue := self._queue_of(phase)) is not None:
+        if (work_queue := self._queues[phase.device]) is not None:
             work_queue.abandon(thread)
         self._finish(run, describe_failure((run.step or phase.steps[0]).nodes[0], PipelineError(reason)))
 
@@ -449,9 +440,11 @@ class Executor:
 
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
         batch, trace, steps = run.batch, run.batch.trace, self.program.phases[run.phase]
+        weight, order = self._costs.weight(run.phase, batch.number), self._orders.get(run.phase)
+        if trace is None and not weight and order is None and not phase.on_gpu:
+            self._run_unmeasured(run, steps)
+            return
         traced = _UNTRACED if trace is None else trace.sequence(steps, batch.number, batch.request.key)
-        weight = self._costs.weight(run.phase, batch.number)
-        order = self._orders.get(run.phase)
         begun = already = spent() if weight else _UNMEASURED
         kernels = self._device.kernels if phase.on_gpu and self._device is not None else None
         for number, step in enumerate(steps):
@@ -477,6 +470,14 @@ class Executor:
                 order.end_turn(batch.number)
         if weight:
             self._costs.add(run.phase, already.processor - begun.processor)
+
+    def _run_unmeasured(self, run: RunningBatch, steps: Sequence[Steps]) -> None:
+        """Run the steps of a phase on the CPU, and nothing else."""
+        batch, statistics = run.batch, self.statistics
+        for step in steps:
+            run.step, batch.costs = step, statistics.begin(step)
+            step.run(batch)
+            statistics.end(step, _UNMEASURED, batch.costs)
 
     def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
         if run.taken and self._merger is not None:

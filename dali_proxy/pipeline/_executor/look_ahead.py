@@ -16,11 +16,14 @@ class LookAhead:
     Args:
         graph: the graph.
         operators: its operators, by index.
+
+    Attributes:
+        operators: those of them that can know.
     """
 
     def __init__(self, graph: Graph, operators: Mapping[int, Operator]) -> None:
         self._inputs = {Edge(node.index): node.name for node in graph.inputs}
-        self._operators = {
+        self.operators = {
             node.index: operator
             for node in graph.nodes
             if isinstance(operator := operators[node.index], LooksAhead)
@@ -37,9 +40,7 @@ class LookAhead:
         Returns:
             What to pass on with the batch's request, and to close when it has run, or won't: by index of the operator.
         """
-        if not self._operators:
-            return {}
         outputs = {edge: inputs[name] for edge, name in self._inputs.items()}
         batch = Batch.without_executor(BatchRequest(size), outputs)
-        found = {index: operator.look_ahead(batch) for index, operator in self._operators.items()}
+        found = {index: operator.look_ahead(batch) for index, operator in self.operators.items()}
         return {index: each for index, each in found.items() if each is not None}

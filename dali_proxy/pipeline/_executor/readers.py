@@ -21,12 +21,15 @@ class ReaderGroup:
     Args:
         graph: the graph.
         operators: the implementations of its nodes, by index.
+
+    Attributes:
+        nothing: what each batch reads if the graph has no readers; else None.
     """
 
     def __init__(self, graph: Graph, operators: Mapping[int, Any]) -> None:
         self._readers = {index: each for index, each in operators.items() if isinstance(each, ReaderOperator)}
         self._origins = _origins(graph, self._readers)
-        self._nothing = BatchReads({}, self._origins)
+        self.nothing = None if self._readers else BatchReads({}, self._origins)
         self._lock = new_lock(Level.READER_GROUP, "reader group")  # a batch takes its samples from all readers at once
 
     @property
@@ -41,8 +44,6 @@ class ReaderGroup:
             OperatorError: a reader can't read at all.
         """
         begun: dict[int, SamplesInFlight] = {}
-        if not self._readers:
-            return self._nothing
         trouble: OperatorError | None = None
         with self._lock:
             for index, reader in self._readers.items():

@@ -1,4 +1,4 @@
-"""Counters of an executor: the cost of its operators."""
+"""What the batches of an executor cost: counters of its operators, and the mean of each phase."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._compiler.plan import Phase, Plan
 from dali_proxy.pipeline._compiler.steps.step import Steps
-from dali_proxy.pipeline._concurrency.cost import Cost, Costs
+from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, Costs
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._graph.graph import Graph, GraphNode
 
 # A step with several units measures each of them once in this many runs: a measured run can take 1.5 times as long.
 _MEASURED = 64
+# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
+_CHEAP = 1_000_000
+_CHEAP_ON_GPU = 800_000  # launches wait for the driver, too
+# Weight of a batch in the moving average of that time.
+_WEIGHT = 0.2
 
 
 @dataclass
@@ -207,3 +214,51 @@ def _labels(units: Collection[Sequence[GraphNode]]) -> dict[int, str]:
             name = f"{name} ({os.path.basename(place.file)}:{place.line})"
         labels |= {node.index: name for node in unit}
     return labels
+
+
+class PhaseCosts:
+    """Moving averages of the processor time of the phases of a plan that don't wait.
+
+    Args:
+        plan: the plan.
+        operators: implementations of the nodes, by index.
+    """
+
+    def __init__(self, plan: Plan, operators: Mapping[int, Any]) -> None:
+        self._on_gpu = [phase.on_gpu for phase in plan.phases]
+        #: Nanoseconds, by number of the phase.
+        self._costs: dict[int, float] = {
+            number: _CHEAP for number, phase in enumerate(plan.phases) if not _may_wait(phase, operators)
+        }
+
+    def is_cheap(self, number: int) -> bool:
+        """Return whether a phase takes less time than to wake another thread, as far as it was measured."""
+        cost = self._costs.get(number)
+        return cost is not None and cost < (_CHEAP_ON_GPU if self._on_gpu[number] else _CHEAP)
+
+    def weight(self, number: int, batch: int) -> int:
+        """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
+
+        The clock of a thread costs a system call, which can take longer than a cheap operator.
+
+        Args:
+            number: number of the phase.
+            batch: number of the batch.
+        """
+        if not self.is_cheap(number):
+            return 1
+        return 0 if batch % MEASURED_CHEAP else MEASURED_CHEAP
+
+    def add(self, number: int, processor: float) -> None:
+        """Add the processor time of a batch in a phase, in nanoseconds."""
+        if number in self._costs:
+            processor = min(processor, 2 * _CHEAP)  # a busy machine causes outliers
+            self._costs[number] += _WEIGHT * (processor - self._costs[number])
+
+
+def _may_wait(phase: Phase, operators: Mapping[int, Any]) -> bool:
+    """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
+    nodes = [node for step in phase.steps for node in step.nodes]
+    if phase.device == "mixed" and any(node.schema.role is not Role.COPY_TO_GPU for node in nodes):
+        return True
+    return any(operators[node.index].traits.waits for node in nodes)

@@ -33,15 +33,11 @@ class _Nesting(threading.local):
     depth = 0
 
 
-_nesting = _Nesting()
+nesting = _Nesting()
+"""Its attribute `depth` is above 0 while this thread runs a function of the user, with the generators seeded for it.
 
-
-def in_user_function() -> bool:
-    """Return whether this thread runs a function of the user, with the generators seeded for it.
-
-    A pipeline that such a function runs must not wait for the generators.
-    """
-    return _nesting.depth > 0
+A pipeline that such a function runs must not wait for the generators.
+"""
 
 
 class GlobalGenerators:
@@ -81,7 +77,7 @@ class GlobalGenerators:
         return _lock if self._exclusive else nullcontext()
 
     def __enter__(self) -> GlobalGenerators:
-        _nesting.depth += 1
+        nesting.depth += 1
         try:
             self._save()
         except BaseException:
@@ -97,7 +93,7 @@ class GlobalGenerators:
                 reset()
         finally:
             self._resets.clear()
-            _nesting.depth -= 1
+            nesting.depth -= 1
 
     def seed(self, number: int) -> None:
         """Seed all generators with an integer of 64 bits."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._concurrency.stuck_calls import GiveUp, StuckCalls, give_up_by
+from dali_proxy.pipeline._concurrency.stuck_calls import GiveUp, StuckCalls, this_thread
 from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 from pipeline import Pipeline, errors, fn
 from tests.waiting import PATIENCE_S, wait_until
@@ -25,28 +25,28 @@ def calls() -> Any:
 
 @contextmanager
 def giving_up(give_up: GiveUp) -> Iterator[None]:
-    outer = give_up_by(give_up)
+    this_thread.give_up = give_up
     yield
-    assert give_up_by(outer) is give_up
+    this_thread.give_up = None
 
 
 def test_call_that_returns_is_not_given_up(calls: StuckCalls) -> None:
-    given_up: list[str] = []
-    with giving_up(given_up.append), calls.watched():
+    given_up: list[tuple[threading.Thread, str]] = []
+    with giving_up(lambda *what: given_up.append(what)), calls.watched():
         pass
-    with giving_up(given_up.append):
+    with giving_up(lambda *what: given_up.append(what)):
         wait_until(lambda: calls._calls == {})
     assert not calls.found
     assert given_up == []
 
 
 def test_call_that_does_not_return_is_given_up_once(calls: StuckCalls) -> None:
-    given_up: list[str] = []
-    with giving_up(given_up.append), calls.watched():
+    given_up: list[tuple[threading.Thread, str]] = []
+    with giving_up(lambda *what: given_up.append(what)), calls.watched():
         wait_until(lambda: bool(given_up))
         wait_until(lambda: not calls._calls)
     assert calls.found
-    assert given_up == ["it didn't return"]
+    assert given_up == [(threading.current_thread(), "it didn't return")]
 
 
 def test_thread_without_work_is_only_noticed(calls: StuckCalls) -> None:

@@ -28,9 +28,9 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every phase cheap, however busy the machine is."""
-    for module in ("_executor.phase_costs", "_compiler.steps.chain"):
+    for module in ("_executor.statistics", "_compiler.steps.chain"):
         monkeypatch.setattr(f"pipeline.{module}._CHEAP", 10**15)
-    monkeypatch.setattr("dali_proxy.pipeline._executor.phase_costs._CHEAP_ON_GPU", 10**15)
+    monkeypatch.setattr("dali_proxy.pipeline._executor.statistics._CHEAP_ON_GPU", 10**15)
 
 
 def finishers(outputs: list[Any], on_caller: bool, count: int = 4, config: ExecutorConfig = CONFIG) -> list[str]:
@@ -89,7 +89,7 @@ def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
 
 
 def test_expensive_phase_does_not_run_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dali_proxy.pipeline._executor.phase_costs._CHEAP", 1)
+    monkeypatch.setattr("dali_proxy.pipeline._executor.statistics._CHEAP", 1)
     assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=True)
 
 

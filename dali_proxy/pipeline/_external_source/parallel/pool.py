@@ -489,7 +489,7 @@ class WorkerPool:
         Fail the current task instead if it is the second time that a worker died during it.
         """
         stack = member.last_words()
-        timed_out = stack.startswith("Timeout")
+        timed_out = bool(stack) and not stack.startswith("Fatal Python error")
         member.end(0)
         failed: _Job | None = None
         with self._lock:
@@ -506,17 +506,8 @@ class WorkerPool:
                 self._queue_of(job).appendleft(job)
             self._dispatch()
         if failed is not None:
-            failed.fail(WorkerError(self._describe(failed, why, stack, timed_out)))
-
-    def _describe(self, failed: _Job, why: str, stack: str, timed_out: bool) -> str:
-        doing = "reading" if failed.block is None else "processing"
-        shown = "\n  its stack:\n" + stack if stack else ""
-        if timed_out:
-            return (
-                f"{why.partition(' ended')[0]} was killed: a call took longer than {failed.timeout:g} s (timeout=); it "
-                f"was {doing}: {failed}{shown}"
-            )
-        return f"{why}; it was {doing}: {failed}; another worker had already died while {doing} it{shown}"
+            late = f"{member.name} was killed: a call took longer than {failed.timeout:g} s (timeout=)"
+            failed.fail(WorkerError(_describe(failed, late if timed_out else why, stack, timed_out)))
 
     def _is_iterable(self, job: _Job) -> bool:
         spec = self._specs[job.source]
@@ -553,6 +544,13 @@ class WorkerPool:
 
     def _ended(self) -> WorkerError:
         return WorkerError(f"the workers of the {self._title} were ended: the pipeline is closed")
+
+
+def _describe(failed: _Job, why: str, stack: str, timed_out: bool) -> str:
+    doing = "reading" if failed.block is None else "processing"
+    again = "" if timed_out else f"; another worker had already died while {doing} it"
+    shown = "\n  its stack:\n" + stack if stack else ""
+    return f"{why}; it was {doing}: {failed}{again}{shown}"
 
 
 def _is_stopped(pid: int) -> bool:

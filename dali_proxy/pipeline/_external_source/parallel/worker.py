@@ -82,6 +82,10 @@ class Worker:
         """Do tasks until the pool closes the channel or is gone."""
         faulthandler.disable()  # if it was enabled before the fork, `enable` wouldn't set handlers that were lost since
         faulthandler.enable(self._report)
+        # For `_TimedCaller`. `dump_traceback_later` would wait forever if it was in use in the parent at the fork.
+        faulthandler.unregister(signal.SIGALRM)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        faulthandler.register(signal.SIGALRM, self._report, chain=True)
         _limit_threads()
         try:
             self._channel.send(CrashReport(), (self._report,))
@@ -121,7 +125,7 @@ class Worker:
             answer = _describe(task, str(task.info), None, error)
         finally:
             if task.timeout:
-                faulthandler.cancel_dump_traceback_later()
+                signal.setitimer(signal.ITIMER_REAL, 0)
         self._channel.send(answer)
 
     def _run(self, task: Task) -> Done:
@@ -132,7 +136,7 @@ class Worker:
         if task.seeds:
             caller = SeededCaller(self._generators, np.frombuffer(task.seeds, np.uint64))
         if task.timeout:
-            caller = _TimedCaller(caller, task.timeout, self._report)
+            caller = _TimedCaller(caller, task.timeout)
         if isinstance(spec, FunctionCall):
             return self._done(task, spec.run(self._inputs_of(task), task.count, caller))
         reader = self._readers.get(task.source)
@@ -158,15 +162,14 @@ class Worker:
 
 
 class _TimedCaller(Caller):
-    """Ends this process if a call takes too long, after it has written the stack to a file."""
+    """Ends this process by a signal if a call takes too long; its handler writes the stack to the report."""
 
-    def __init__(self, caller: Caller, timeout: float, report: int) -> None:
+    def __init__(self, caller: Caller, timeout: float) -> None:
         self._caller = caller
         self._timeout = timeout
-        self._report = report
 
     def call(self, number: int, function: Callable[..., Any], arguments: Callable[[], Sequence[Any]]) -> Any:
-        faulthandler.dump_traceback_later(self._timeout, file=self._report, exit=True)
+        signal.setitimer(signal.ITIMER_REAL, self._timeout)
         return self._caller.call(number, function, arguments)
 
 

@@ -177,6 +177,15 @@ def test_function_that_ends_its_processes_costs_its_batch_only() -> None:
     pipe.close()
 
 
+@pytest.fixture
+def watched() -> Iterator[None]:
+    """Let `faulthandler` watch this process, as some training scripts do: its thread is missing in forked children."""
+    faulthandler.dump_traceback_later(1000)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.usefixtures("watched")
 def test_call_that_takes_too_long_is_killed() -> None:
     def hanging(x: Any) -> Any:
         while x.sum() == 12:

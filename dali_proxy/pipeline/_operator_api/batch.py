@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline._declaration.schema import RANDOM_STATE
+from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch_reads import BatchReads
 from dali_proxy.pipeline._operator_api.outputs import Outputs
@@ -20,12 +23,15 @@ from dali_proxy.pipeline.errors import SampleFailure
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
+    from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
     from dali_proxy.pipeline._concurrency.cost import Costs
     from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
     from dali_proxy.pipeline._graph.graph import BranchPath, Edge, GraphNode
     from dali_proxy.pipeline._kernels.expression import PixelExpression
     from dali_proxy.pipeline._operator_api.memory_statistics import MemoryStatistics
     from dali_proxy.pipeline._operator_api.trace import Trace
+
+Value = TypeVar("Value")
 
 
 def no_output_memory(edge: Edge, nbytes: int) -> None:
@@ -124,6 +130,43 @@ class Batch:
         self.outputs[edge] = value
         if self.memory is not None:
             self.memory.add_batch(edge, value)
+
+    def allocate_samples(
+        self,
+        edge: Edge,
+        shapes: npt.NDArray[np.int64],
+        dtype: np.dtype[Any],
+        layout: str,
+        buffers: BufferPool,
+        for_gpu: bool,
+    ) -> TensorListCPU:
+        """Return uninitialized samples in one block of memory: a dense batch if all have one shape.
+
+        Args:
+            edge: the output.
+            shapes: (N, ndim) shapes of the samples.
+            dtype: their dtype.
+            layout: their layout.
+            buffers: allocator of memory.
+            for_gpu: whether a GPU may read the samples. Otherwise, samples of one shape use memory of the batch's
+                outputs.
+        """
+        shape = (len(shapes), *shapes[0].tolist()) if (shapes == shapes[0]).all() else None
+        if shape is not None and not for_gpu:
+            array, owner = self.allocate(edge, shape, dtype)
+            samples = TensorListCPU.from_dense(array, layout)
+            samples.owner = owner
+            return samples
+        if shape is not None:
+            memory, is_pinned = buffers.memory(math.prod(shape) * dtype.itemsize)
+            samples = TensorListCPU.from_dense(memory.view(dtype).reshape(shape), layout)
+        else:
+            table, nbytes = Samples.packed(0, shapes, dtype)
+            memory, is_pinned = buffers.memory(nbytes)
+            placed = replace(table, pointers=memory.ctypes.data + table.pointers)
+            samples = TensorListCPU.from_table(placed, [memory], layout=layout)
+        samples.pinned = is_pinned
+        return samples
 
     def clear(self) -> None:
         """Drop the outputs and the batches of branches, which refer to this one, when the batch has ended."""
@@ -235,3 +278,44 @@ class BatchView(Batch):
 
     def __init__(self, batch: Batch, size: int) -> None:
         vars(self).update(vars(batch), size=size, chosen={}, output_memory=no_output_memory)
+
+
+class ArgumentCache(Generic[Value]):
+    """Values derived from the arguments of a node and the size of the batch.
+
+    A value is computed once per batch size if its arguments are constants, and for each batch otherwise. Any thread may
+    call `get`.
+
+    Args:
+        node: the operator.
+        compute: computes a value from a batch and the further keys of `get`. Callers must not modify the result.
+        arguments: names of the arguments that the value depends on; by default all.
+        drawn: whether the value depends on random numbers, so that it is computed for each batch.
+
+    Example::
+
+        self._windows = ArgumentCache(node, lambda batch, layout: read_windows(batch.arguments(node), layout))
+        windows = self._windows.get(batch, "HWC")
+    """
+
+    def __init__(
+        self,
+        node: GraphNode,
+        compute: Callable[..., Value],
+        arguments: Collection[str] | None = None,
+        *,
+        drawn: bool = False,
+    ) -> None:
+        varying = node.argument_inputs if arguments is None else node.argument_inputs.keys() & arguments
+        self._values: dict[tuple[Hashable, ...], Value] | None = None if drawn or varying else {}
+        self._compute = compute
+
+    def get(self, batch: Batch, *keys: Any) -> Value:
+        """Return the value for a batch, and for hashable keys that it also depends on."""
+        if self._values is None:
+            return self._compute(batch, *keys)
+        key = (batch.size, *keys)
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._compute(batch, *keys)
+        return value

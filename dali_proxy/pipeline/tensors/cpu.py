@@ -23,7 +23,7 @@ from dali_proxy.pipeline.tensors.base import (
 )
 from dali_proxy.pipeline.tensors.dlpack import opened
 from dali_proxy.pipeline.tensors.layout import check_layout, common_layout
-from dali_proxy.pipeline.types import to_dali_type
+from dali_proxy.pipeline.types import DALIDataType, to_dali_type
 
 #: Size in bytes up to which a copy of a batch costs less than a call of NumPy for each sample.
 _SMALL = 1 << 20
@@ -32,6 +32,7 @@ _SHAPE = operator.attrgetter("shape")
 _KIND = operator.attrgetter("dtype", "ndim")
 _NBYTES = operator.attrgetter("nbytes")
 _PLAIN = {np.ndarray}
+_DTYPES: dict[np.dtype[Any], DALIDataType] = {}  # those that were needed so far
 
 __all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
 
@@ -188,7 +189,9 @@ class TensorListCPU(TensorListBase):
             [[0, 1], [2, 3, 4, 5]]
         """
         ndim = table.shapes.shape[1]
-        result = cls._bare(table.dtype, ndim, check_layout(layout, ndim, "TensorListCPU") if layout else "")
+        if layout and len(layout) != ndim:
+            check_layout(layout, ndim, "TensorListCPU")  # raises
+        result = cls._bare(table.dtype, ndim, layout)
         result._table, result._blocks, result._homes = table, blocks, homes
         return result
 
@@ -262,7 +265,10 @@ class TensorListCPU(TensorListBase):
         result.owner, result.sources, result.pinned = None, (), False
         result._dense = result._samples = result._table = result._packed = result._homes = result._rows = None
         result._blocks, result._contiguous = (), True
-        result._dtype, result._ndim, result._layout = to_dali_type(dtype), ndim, layout
+        known = _DTYPES.get(dtype)
+        if known is None:
+            known = _DTYPES[dtype] = to_dali_type(dtype)
+        result._dtype, result._ndim, result._layout = known, ndim, layout
         return result
 
     @classmethod

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dali_proxy.pipeline._codecs import headers
-from dali_proxy.pipeline._codecs.headers import HEADER, read_headers
+from dali_proxy.pipeline._codecs import encoded
+from dali_proxy.pipeline._codecs.encoded import HEADER, read_headers
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -38,8 +38,8 @@ def read(*files: Bytes) -> list[tuple[int, ...]]:
 @pytest.fixture(params=["compiled", "python"])
 def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, ...]]]:
     if request.param == "python":
-        monkeypatch.setattr(headers, "compiled", None)
-    elif headers.compiled is None:
+        monkeypatch.setattr(encoded, "compiled", None)
+    elif encoded.compiled is None:
         pytest.skip("needs the C module")
     return read
 
@@ -118,19 +118,19 @@ def test_jpeg_with_two_frames_is_refused(walk: Callable[..., list[tuple[int, ...
 
 @given(st.data())
 def test_walks_in_c_and_python_agree_on_damage(data: st.DataObject) -> None:
-    if headers.compiled is None:
+    if encoded.compiled is None:
         pytest.skip("needs the C module")
     damaged = jpeg(orientation=data.draw(st.sampled_from([1, 6])), keep_rgb=data.draw(st.booleans())).copy()
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, min(damaged.size, 700) - 1))] = data.draw(st.integers(0, 255))
     damaged = damaged[: data.draw(st.integers(0, damaged.size))].copy()
     expected = np.zeros(1, HEADER)
-    expected[0] = headers._read(memoryview(damaged))
+    expected[0] = encoded._read(memoryview(damaged))
     assert read(damaged) == expected.tolist()
 
 
 def test_rows_must_fit() -> None:
-    if headers.compiled is None:
+    if encoded.compiled is None:
         pytest.skip("needs the C module")
     with pytest.raises(ValueError, match="as many lengths"):
-        headers.compiled.headers(np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, HEADER))
+        encoded.compiled.headers(np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, HEADER))

@@ -14,7 +14,7 @@ import pytest
 import simplejpeg
 from PIL import EpsImagePlugin, Image
 
-from dali_proxy.pipeline._codecs.headers import read_headers
+from dali_proxy.pipeline._codecs.encoded import read_headers
 from dali_proxy.pipeline._imaging.decode import OUTPUT_TYPES, decode
 from dali_proxy.pipeline._imaging.formats import FORMATS, peek
 from dali_proxy.pipeline._imaging.info import MOST_SCANS

@@ -70,7 +70,7 @@ class FusedImages(FusedStep):
 
         make = partial(images.make, array)
         batch.pool.run_ranges(make if batch.trace is None else batch.traced_ranges(make), batch.size, _IMAGES)
-        result = TensorListCPU(array, "CHW")
+        result = TensorListCPU.from_dense(array, "CHW")
         result.owner = owner
         batch.keep(self._result, result)
         return True

@@ -21,7 +21,6 @@ from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples
 from dali_proxy.pipeline._operator_api.outputs import Outputs
-from dali_proxy.pipeline._operator_api.sample_memory import allocate_samples
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 
@@ -121,7 +120,7 @@ class CachedStep(Step):
                 return None
             pointers[missing], shapes[missing] = table.pointers, table.shapes
             owners.append(rest)
-        result = allocate_samples(batch, edge, shapes, dtype, layout, self._buffers, self._for_gpu)
+        result = batch.allocate_samples(edge, shapes, dtype, layout, self._buffers, self._for_gpu)
         begin = int(result.table().pointers[0])
         offsets, sizes = result.table().pointers - begin, result.table().sizes
         nbytes = int(offsets[-1] + sizes[-1])

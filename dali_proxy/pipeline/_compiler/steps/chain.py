@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_proxy.pipeline._compiler.plan import SampleStep
-from dali_proxy.pipeline._compiler.steps.results import check_count, check_sample
-from dali_proxy.pipeline._compiler.steps.step import Step
+from dali_proxy.pipeline._compiler.steps.step import Step, check_count, check_sample
 from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch

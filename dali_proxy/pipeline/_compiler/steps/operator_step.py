@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dali_proxy.pipeline._compiler.steps.results import check_batches
-from dali_proxy.pipeline._compiler.steps.step import Step
+from dali_proxy.pipeline._compiler.steps.step import Step, check_batches
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._kernels.expression import PixelExpression

@@ -10,8 +10,7 @@ import numpy as np
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels import Samples
-from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU

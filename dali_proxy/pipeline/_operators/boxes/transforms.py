@@ -22,8 +22,7 @@ from dali_proxy.pipeline._declaration import (
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import affine
 from dali_proxy.pipeline._operator_api.arguments import Arguments
-from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,11 @@ from dali_proxy.pipeline._imaging import decode, peek
 from dali_proxy.pipeline._imaging.jpeg_region import decode_regions
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import as_pipeline_error, fail
-from dali_proxy.pipeline._operator_api.sample_memory import allocate_samples
-from dali_proxy.pipeline._operators.decoding.image_windows import windows_of
+from dali_proxy.pipeline._operators.geometry.crop_arguments import CropWindows
 from dali_proxy.pipeline._operators.geometry.random_windows import RandomWindows
-from dali_proxy.pipeline.errors import PipelineError
+from dali_proxy.pipeline._operators.geometry.slice_arguments import SliceWindows, positional
+from dali_proxy.pipeline._operators.geometry.windows import inside
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 Int64s = npt.NDArray[np.int64]
@@ -31,6 +32,7 @@ _GROUP = 16
 _LARGEST_EXTENT = 1 << 24
 # Size in bytes up to which memory is allocated for a batch before it is decoded: damaged headers may claim any size.
 _MOST_BYTES = 1 << 30
+_LAYOUT = "HWC"
 
 
 def allocate_images(
@@ -48,7 +50,7 @@ def allocate_images(
     """
     if shapes.prod(axis=1, dtype=np.float64).sum() * dtype.itemsize > _MOST_BYTES:
         return None
-    return allocate_samples(batch, Edge(node.index), shapes, dtype, "HWC", buffers, for_gpu)
+    return batch.allocate_samples(Edge(node.index), shapes, dtype, "HWC", buffers, for_gpu)
 
 
 def decode_images(
@@ -185,3 +187,67 @@ def shown_sizes(encoded: EncodedBatch, adjust_orientation: bool) -> Int64s:
             if max(info.height, info.width) <= _LARGEST_EXTENT:
                 sizes[sample] = info.shape[:2] if adjust_orientation else (info.height, info.width)
     return sizes
+
+
+class DecodedWindows(Protocol):
+    """Windows of the images of one batch."""
+
+    def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
+        """Return the window of an image: first row and column, height, width.
+
+        Args:
+            sample: position in the batch.
+            height: height of the image.
+            width: width of the image.
+            inputs: further inputs of the operator for this sample.
+
+        Raises:
+            PipelineError: the window isn't inside the image.
+        """
+
+
+class _Cropped:
+    """Windows from the arguments of `crop`."""
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        self._windows = CropWindows(batch.arguments(node), batch.size, _LAYOUT)
+
+    def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
+        return _checked(*self._windows.locate(sample, (height, width, 1)), (height, width, 1))
+
+
+class _Sliced:
+    """Windows from the arguments of `slice`, or from inputs."""
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        inputs = len(node.inputs) - 1
+        if inputs == 1:
+            raise ArgumentTypeError("the anchor needs a shape as the third input")
+        self._windows = SliceWindows(batch.arguments(node), batch.size, _LAYOUT, len(_LAYOUT), inputs == 2)
+        self._normalized = node.argument("normalized_anchor"), node.argument("normalized_shape")
+
+    def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
+        bounds = positional(inputs[0], inputs[1], self._normalized) if inputs else None
+        return _checked(*self._windows.locate(sample, (height, width, 1), bounds), (height, width, 1))
+
+
+_WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows | RandomWindows]] = {
+    "decoders.image_crop": _Cropped,
+    "decoders.image_slice": _Sliced,
+    "decoders.image_random_crop": RandomWindows,
+}
+
+
+def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | RandomWindows | None:
+    """Return the windows of a batch; None for decoders of full images."""
+    kind = _WINDOWS.get(node.operator)
+    return None if kind is None else kind(node, batch)
+
+
+def _checked(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[int, int, int, int]:
+    if not inside(start, extent, shape):
+        rows, columns = (f"{low}..{low + length}" for low, length in zip(start[:2], extent[:2], strict=True))
+        raise ArgumentValueError(
+            f"The cropping window [{rows}, {columns}] is not valid for image dimensions [{shape[0]} x {shape[1]}]"
+        )
+    return start[0], start[1], extent[0], extent[1]

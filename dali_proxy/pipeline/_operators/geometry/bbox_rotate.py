@@ -11,9 +11,8 @@ import numpy as np
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import affine
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import fail
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operators.geometry.rotate import rotated_sizes
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError

@@ -17,10 +17,9 @@ from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_oper
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.pixel_choices import PixelChoices
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from dali_proxy.pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, known_extents

@@ -13,10 +13,9 @@ from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, de
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.patches import ORDERS, PatchLayout, patchify
 from dali_proxy.pipeline._kernels.expression import PixelExpression
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import output_dtype
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline import _imaging as imaging
+from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import (
     Argument,
     Input,
@@ -23,10 +24,9 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.axes import IS_SMOOTH, axis_tables, keeps_rows
 from dali_proxy.pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from dali_proxy.pipeline._operator_api.arguments import Arguments
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import allocate, samples_of
 from dali_proxy.pipeline._operator_api.layouts import RESIZE_LAYOUTS, choose_layout
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import IGNORED_IMAGE_TYPE, output_dtype
 from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, known_extents
@@ -209,8 +209,13 @@ class ResizeCpu(SampleOperator[_State]):
         lower, upper = self._filters.get(batch)
         geometry = self._geometries.get(batch, "HW")
         linear = {*lower, *upper} <= {int(INTERP_LINEAR), int(INTERP_TRIANGULAR)}
-        plain = linear and output_dtype(self.node) in (None, np.uint8) and not self.node.argument("save_attrs")
-        return geometry.solve_all(extents) if plain and geometry.fixed_size is not None else None
+        plain = linear and self._returns_bytes and geometry.fixed_size is not None
+        return geometry.solve_all(extents) if plain else None
+
+    @cached_property
+    def _returns_bytes(self) -> bool:
+        """Whether uint8 images stay so, and nothing else is returned."""
+        return output_dtype(self.node) in (None, np.uint8) and not self.node.argument("save_attrs")
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
         (image,) = inputs

@@ -16,9 +16,8 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert, normal_quantiles
 from dali_proxy.pipeline._kernels.draws import draw_scalars, plan_draws
 from dali_proxy.pipeline._operator_api.arguments import Arguments
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operator_api.upload import upload
 from dali_proxy.pipeline._rng import Distribution

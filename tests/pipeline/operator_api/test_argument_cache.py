@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._operator_api.memoize import ArgumentCache
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache
 from pipeline import Pipeline, fn, types
 
 

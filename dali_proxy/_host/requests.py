@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.labels import clip, unpack_labels
 from dali_proxy._transport.origin import Origin
@@ -34,8 +36,7 @@ class State(Enum):
     GONE = "was delivered or dropped"
 
 
-@dataclass(eq=False)
-class Request:
+class Request(msgspec.Struct, eq=False, weakref=True):
     """A batch that a worker submitted.
 
     Attributes:
@@ -71,10 +72,10 @@ class Request:
     labels: str
     name_labels: str = ""
     paths: TensorListCPU | None = None
-    inputs: dict[str, TensorList] = field(default_factory=dict)
+    inputs: dict[str, TensorList] = {}
     bytes_in: int = 0
     shared: Shared | None = None
-    ahead: Mapping[int, Announcement] = field(default_factory=dict)
+    ahead: Mapping[int, Announcement] = {}
     state: State = State.QUEUED
     copying: StagedResult | None = None
     staged: StagedResult | None = None
@@ -82,7 +83,7 @@ class Request:
     waiter: Consumer | None = None
     times: list[float] | None = None
     number: int = -1
-    since: float = field(default_factory=time.monotonic)
+    since: float = msgspec.field(default_factory=time.monotonic)
 
     @property
     def nbytes(self) -> int:

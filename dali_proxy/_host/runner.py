@@ -141,7 +141,8 @@ class HostRunner:
         for batch in request.inputs.values():
             request.bytes_in += batch.nbytes
         self._totals.bytes_in += request.bytes_in
-        if self._shares and request.session and self._follows(request):
+        may_be_equal = self._shares and request.session and (len(self.consumers) > 1 or self._sharing.known)
+        if may_be_equal and self._follows(request):
             return
         self._enqueue(request)
 
@@ -369,7 +370,8 @@ class HostRunner:
             self._deliver(request, consumer)
         elif worker.gone and not request.session:
             self._drop(self._store.add_unclaimed(request))
-        self._lead(request, error is not None)
+        if request.shared is not None:
+            self._lead(request, error is not None)
 
     def _has_lost_gpu(self, request: Request, error: Exception) -> bool:
         """Return whether CUDA's context is lost. Then all batches are lost, and none is known to be the cause."""

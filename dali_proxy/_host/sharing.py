@@ -22,11 +22,14 @@ class Sharing:
     Ranks of a tensor-parallel group, and jobs with the same pipeline, seed and order, need the same batches. Requests
     are equal if their batches have the same numbers and the same inputs, byte by byte. Processes aren't in step, so
     results are kept for a while. An iterator whose results nobody else needs soon isn't looked at any more.
+
+    Attributes:
+        known: the batches that later requests may equal, by their places.
     """
 
     def __init__(self) -> None:
         self._seed = secrets.randbits(64)
-        self._known: dict[Place, list[Shared]] = {}
+        self.known: dict[Place, list[Shared]] = {}
         self._kept: OrderedDict[Shared, None] = OrderedDict()  # the oldest first
         self._kept_bytes = 0
         self._credits: dict[int, int] = {}  # by session
@@ -43,9 +46,9 @@ class Sharing:
         if consumers < 2:  # the last process may still need what it hasn't reached yet
             for shared in [each for each in self._kept if each.place[:2] < place[:2]]:
                 self._forget(shared)
-            if place not in self._known:
+            if place not in self.known:
                 return None
-        others = [each for each in self._known.get(place, ()) if each.leader.session != request.session]
+        others = [each for each in self.known.get(place, ()) if each.leader.session != request.session]
         credit = self._credits.setdefault(request.session, _CREDIT) if consumers > 1 else 0
         if not others and credit <= 0:
             return None
@@ -57,7 +60,7 @@ class Sharing:
                         self._credits[session] = _CREDIT
                 return shared
         shared = Shared(place, digest, request, is_kept=credit > 0)
-        self._known.setdefault(place, []).append(shared)
+        self.known.setdefault(place, []).append(shared)
         return shared
 
     def finish(self, shared: Shared) -> None:
@@ -102,11 +105,11 @@ class Sharing:
     def _forget(self, shared: Shared) -> None:
         if self._kept.pop(shared, self) is None:
             self._kept_bytes -= _nbytes(shared)
-        known = self._known.get(shared.place, [])
+        known = self.known.get(shared.place, [])
         if shared in known:
             known.remove(shared)
             if not known:
-                del self._known[shared.place]
+                del self.known[shared.place]
 
     def _digest(self, request: Request) -> bytes:
         state = xxhash.xxh3_128(seed=self._seed)

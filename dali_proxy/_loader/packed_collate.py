@@ -11,8 +11,7 @@ import numpy.typing as npt
 import torch
 
 from dali_proxy._loader.patch_grid import PatchGrid
-from dali_proxy._worker.default_collate import collate_sample_refs
-from dali_proxy._worker.placeholders import BatchRef, PackedRefs, Placeholder, SampleRef
+from dali_proxy._worker.placeholders import BatchRef, PackedRefs, Placeholder, SampleRef, collate_sample_refs
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
-class BatchContext:
+class BatchContext(msgspec.Struct, eq=False):
     """The batch that a thread is making.
 
     Attributes:
@@ -41,11 +41,11 @@ class BatchContext:
     requests: int = 0
     loops: int = 0
     position: Callable[[], bytes | None] | None = None
-    begun: float = field(default_factory=time.perf_counter)
+    begun: float = msgspec.field(default_factory=time.perf_counter)
     nbytes: int = 0
     rank: int = 0
     global_batch: int | None = None
-    tickets: dict[Any, Any] = field(default_factory=dict)
+    tickets: dict[Any, Any] = {}
     slowest: tuple[Any, float] = (None, 0.0)
 
     def epoch_of_loop(self) -> int:

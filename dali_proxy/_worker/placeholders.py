@@ -1,17 +1,25 @@
-"""A sample in shared memory, and placeholders for it: the proxy returns them, and collation makes those of a batch."""
+"""A sample in shared memory, and placeholders: the proxy returns them, and torch's collation makes those of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import msgspec
 
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import PlaceholderAttributeError, PlaceholderError
+from dali_proxy.pipeline._dynamic.structure import Output, is_record
 from dali_proxy.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._transport.endpoint import Endpoint
     from dali_proxy.pipeline._ipc.arena import Block
+
+_SAMPLE, _OUTPUT = attrgetter("sample"), attrgetter("output")
 
 
 class Submitter(Protocol):
@@ -26,7 +34,7 @@ class Submitter(Protocol):
         """Return the server's reason for the end of the connection."""
 
 
-class Sample:
+class Sample(msgspec.Struct, eq=False, weakref=True):
     """The inputs of one sample, in the arena of the process that created it.
 
     Its memory stays in use while this object lives (that is, while a `SampleRef` refers to it) and while a request that
@@ -40,28 +48,17 @@ class Sample:
         shapes: shapes of the inputs.
         index: dataset index of the sample; None if unknown.
         name: name that the proxy's caller gave the sample, or None.
+        alone: the ticket of `submit_alone`, or None.
     """
 
-    __slots__ = ("__weakref__", "_alone", "blocks", "client", "dtypes", "index", "name", "number", "shapes")
-
-    def __init__(
-        self,
-        client: Submitter,
-        number: int,
-        blocks: tuple[Block, ...],
-        dtypes: tuple[str, ...],
-        shapes: tuple[tuple[int, ...], ...],
-        index: Any,
-        name: str | None = None,
-    ) -> None:
-        self.client = client
-        self.number = number
-        self.blocks = blocks
-        self.dtypes = dtypes
-        self.shapes = shapes
-        self.index = index
-        self.name = name
-        self._alone: Ticket | None = None
+    client: Submitter
+    number: int
+    blocks: tuple[Block, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    index: Any
+    name: str | None = None
+    alone: Ticket | None = None
 
     def submit_alone(self) -> Ticket:
         """Submit the sample as a batch of one, on the first call only. Return that batch's ticket.
@@ -69,12 +66,12 @@ class Sample:
         An error is raised later, when the batch is fetched: pickling calls this in a thread of multiprocessing, which
         would drop the batch and leave its reader waiting forever.
         """
-        if self._alone is None:
+        if self.alone is None:
             try:
-                self._alone = self.client.submit([self])
+                self.alone = self.client.submit([self])
             except PipelineError as error:
-                self._alone = Ticket.from_error(error)
-        return self._alone
+                self.alone = Ticket.from_error(error)
+        return self.alone
 
 
 # All methods through which Python, NumPy and torch use an object as data, except `==` and `hash`, which containers
@@ -251,3 +248,59 @@ class PackedRefs(JoinedRefs):
     """A placeholder for the samples of batches, one after another along their first dimension; see `PackedCollate`."""
 
     __slots__ = ()
+
+
+# Collation by torch's `default_collate` ------------------------------------------------------------------------------
+
+
+def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
+    """Submit a batch of samples and return a reference to one output. torch's `default_collate` calls this."""
+    if len(set(map(_OUTPUT, batch))) != 1:
+        raise _mixed(batch)
+    ticket = batch[0].sample.client.submit(list(map(_SAMPLE, batch)))
+    return BatchRef(ticket, batch[0].output)
+
+
+def collate_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> StackedRefs:
+    """Return a reference to the stacked values of submitted samples, which came from other processes."""
+    if len(set(map(_OUTPUT, batch))) != 1:
+        raise _mixed(batch)
+    return StackedRefs(tuple(batch))
+
+
+def _mixed(batch: Sequence[SampleRef] | Sequence[BatchRef]) -> ValueError:
+    outputs = sorted(set(map(_OUTPUT, batch)))
+    return ValueError(f"a batch mixes the pipeline's outputs {outputs}: collate them one by one")
+
+
+def collate_records(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Collate the fields of dataclasses, as torch's `default_collate` does with the values of dicts."""
+    from torch.utils.data._utils.collate import collate
+
+    result = copy.copy(batch[0])
+    for field in fields(result):
+        values = [getattr(each, field.name) for each in batch]
+        object.__setattr__(result, field.name, collate(values, collate_fn_map=collate_fn_map))
+    return result
+
+
+def register_with_torch(structure: Any = None) -> None:
+    """Register functions with `torch.utils.data.default_collate`.
+
+    Args:
+        structure: structure of a proxy's results, whose dataclasses torch couldn't collate.
+    """
+    from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
+
+    default_collate_fn_map[SampleRef] = collate_sample_refs
+    default_collate_fn_map[BatchRef] = collate_batch_refs
+    waiting = [structure]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, list | tuple):
+            waiting += each
+        elif is_record(each) and not isinstance(each, Output):
+            default_collate_fn_map.setdefault(type(each), collate_records)
+            waiting += [getattr(each, field.name) for field in fields(each)]

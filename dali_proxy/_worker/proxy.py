@@ -7,9 +7,8 @@ import os
 from typing import Any
 
 from dali_proxy._transport.endpoint import Endpoint
-from dali_proxy._worker.default_collate import register_with_torch
 from dali_proxy._worker.inputs import as_input_array
-from dali_proxy._worker.placeholders import SampleRef
+from dali_proxy._worker.placeholders import SampleRef, register_with_torch
 from dali_proxy._worker.pytrees import register_with_pytrees
 from dali_proxy._worker.worker import WorkerClient, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from operator import attrgetter
+from operator import add, attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,9 @@ from dali_proxy.pipeline._rng import global_batch
 # Seconds for which a server counts as alive after a check: a check costs as much as the rest of the proxy's work for a
 # sample.
 _ALIVE_S = 0.005
-_NUMBER, _NAME, _INDEX, _BLOCKS, _NBYTES = map(attrgetter, ("number", "name", "index", "blocks", "nbytes"))
+_NUMBER, _NAME, _INDEX = map(attrgetter, ("number", "name", "index"))
+_BLOCKS, _SHAPES, _NBYTES = map(attrgetter, ("blocks", "shapes", "nbytes"))
+_ORIGIN, _PLACE = attrgetter("client", "dtypes"), attrgetter("segment_id", "offset")
 
 
 class WorkerClient:
@@ -253,13 +255,16 @@ class WorkerClient:
                 f"batch_size at most {limit}, or the pipeline's batch_size at least {size}"
             )
         first = samples[0]
+        ndims = set(map(_ndims, set(map(_SHAPES, samples))))
+        if len(ndims) == 1 and set(map(_ORIGIN, samples)) == {(self, first.dtypes)}:
+            return
         for position, sample in enumerate(samples):
             if sample.client is not self:
                 raise StaleReferenceError(
                     f"sample {position} was made {_before(sample.client)}: call the proxy again for it"
                 )
             if sample.dtypes != first.dtypes or (
-                sample.shapes != first.shapes and [*map(len, sample.shapes)] != [*map(len, first.shapes)]
+                sample.shapes != first.shapes and _ndims(sample.shapes) != _ndims(first.shapes)
             ):
                 raise SampleTypeError(
                     "the samples of a batch must agree in dtype and number of dimensions, but of the inputs "
@@ -290,12 +295,14 @@ def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
 
 def _input(samples: Sequence[Sample], number: int) -> InputBatch:
     """Return the locations and shapes of one input of the samples."""
-    rows: list[int] = []
-    for sample in samples:
-        block = sample.blocks[number]
-        rows += (block.segment_id, block.offset, *sample.shapes[number])
+    blocks, shapes = (map(itemgetter(number), map(of_all, samples)) for of_all in (_BLOCKS, _SHAPES))
+    rows = list(itertools.chain.from_iterable(map(add, map(_PLACE, blocks), shapes)))
     first = samples[0]
     return InputBatch(first.dtypes[number], len(first.shapes[number]), array("q", rows).tobytes())
+
+
+def _ndims(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    return tuple(map(len, shapes))
 
 
 def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock

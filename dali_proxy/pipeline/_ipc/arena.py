@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["ALIGNMENT", "Arena", "Block", "Completions"]
 
 _CLOSED = "the arena of shared memory is closed (or was inherited by a forked process)"
 _LARGE = 64 << 20  # bytes of a request
+_NBYTES = attrgetter("nbytes")
 _IDLE_REQUESTS = 32  # the arena frees a segment that this many consecutive requests didn't need
 
 
@@ -174,10 +176,7 @@ class Arena:
                 raise ChannelClosedError(_CLOSED)
             self._in_flight.append(tuple(blocks))
             seq, self._begun = self._begun, self._begun + 1
-            nbytes = 0
-            for block in blocks:
-                nbytes += block.nbytes
-            self._largest = max(self._largest, nbytes)
+            self._largest = max(self._largest, sum(map(_NBYTES, blocks)))
             self._reclaim()
             if len(self._segments) > 1:
                 self._shrink(seq)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -85,8 +86,7 @@ class Announcement(Protocol):
         """Tell the operator that the batch has run, or won't. Any thread may call this, several times."""
 
 
-@dataclass(frozen=True)
-class BatchRequest:
+class BatchRequest(msgspec.Struct, frozen=True, eq=False):
     """A batch to run.
 
     Attributes:
@@ -101,16 +101,15 @@ class BatchRequest:
     """
 
     batch_size: int
-    inputs: Mapping[str, TensorList] = field(default_factory=dict)
+    inputs: Mapping[str, TensorList] = {}
     key: BatchKey = BatchKey()
     on_inputs_read: Callable[[], None] | None = None
-    random_states: Mapping[int, RandomState] = field(default_factory=dict)
+    random_states: Mapping[int, RandomState] = {}
     branch: tuple[int, npt.NDArray[np.int64]] | None = None
-    ahead: Mapping[int, Announcement] = field(default_factory=dict)
+    ahead: Mapping[int, Announcement] = {}
 
 
-@dataclass(frozen=True)
-class BatchResult:
+class BatchResult(msgspec.Struct, frozen=True, eq=False):
     """The result of a batch: outputs or an error.
 
     Attributes:

@@ -67,9 +67,11 @@ class Job:
         """
         begin = time.perf_counter_ns()
         while self._left:
-            with suppress(queue.Empty):
+            try:
                 self._done.get(timeout=_INTERVAL)
-                self._done.put(None)  # for other threads that wait
+            except queue.Empty:
+                continue
+            self._done.put(None)  # for other threads that wait
         cost, self._cost = self._cost, NO_COST  # nothing adds to it any more
         charge(cost, waited=time.perf_counter_ns() - begin)
         return sorted(self.errors, key=lambda error: error[0]) if self.errors else []
@@ -228,8 +230,10 @@ class ThreadPool(Closing):
                 except BaseException as error:  # noqa: BLE001 - a task's error belongs to the caller of run()
                     job.errors.append((index, error))
                 finished += 1
-            with suppress(ValueError):  # another thread has removed it
+            try:
                 self._jobs.remove(job)
+            except ValueError:  # another thread has removed it
+                pass
             if finished:
                 job.finish(finished, begin)
             del job  # an idle thread must not keep the memory of its last task

@@ -56,7 +56,7 @@ def _knows_waits(stats: Counters, runnable: float) -> bool:
         stats: the counters.
         runnable: time that they were ready to run; 0 if the system doesn't count it.
     """
-    return runnable > 0 or not _is_full(stats)
+    return runnable > 0 or _has_idle_cores(stats)
 
 
 def _waiting(stats: Counters) -> float:
@@ -66,10 +66,11 @@ def _waiting(stats: Counters) -> float:
 
 
 def _training(stats: Counters) -> str:
-    return (
-        f"The training itself limits the speed: it waits for data only {_waiting(stats):.0%} of the time. "
-        f"A faster loader wouldn't help."
+    text = (
+        f"The training itself limits the speed: only {_waiting(stats):.0%} of the time are waits for data. "
+        "A faster loader wouldn't help."
     )
+    return f"{text} {others_load(stats)}".rstrip()
 
 
 def _workers(stats: Counters) -> str:
@@ -98,10 +99,9 @@ def _workers(stats: Counters) -> str:
             f"meanwhile: raise num_workers ({workers} now), also beyond the {_counted(stats.cores, 'core')} of the "
             "machine."
         )
-    others = others_load(stats)
-    if others:
-        return text + others
     move = "move work from the dataset to the pipeline, for example decoding, or store smaller samples"
+    if others := others_load(stats):
+        return f"{text}{others} Else {move}."
     if _is_full(stats):
         return f"{text}All {_counted(stats.cores, 'core')} are in use: {move}."
     if not stats.cores or workers < stats.cores or _has_idle_cores(stats):

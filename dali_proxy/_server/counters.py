@@ -130,8 +130,9 @@ class Counters:
         """Component that limits the speed: "training", "pipeline" or "workers"; empty before the first batch.
 
         The first batches of epochs aren't counted, unless workers start for each epoch and the loops wait for that most
-        of the time: then the limit is the workers. Training is the limit if it hardly waits. Otherwise the limit is the
-        pipeline if it is busy most of the time, else the workers, for which the pipeline then waits, too.
+        of the time: then the limit is the workers. Training is the limit if it waits less than a tenth of the time.
+        Otherwise the limit is the pipeline if it is busy most of the time, or if the loops wait longer for its results
+        than for the samples of the workers; else the workers, for which the pipeline then waits, too.
         """
         if self._loops <= 0 or not (self.batches or self.loop_batches):
             return ""
@@ -139,7 +140,8 @@ class Counters:
             return "workers"
         if self.result_wait + self.worker_wait < _WAITING * self._loops:
             return "training"
-        return "pipeline" if self.busy_share >= _BUSY else "workers"
+        # A pause of the loop, for a validation for example, lowers the share for which the pipeline is busy.
+        return "pipeline" if self.busy_share >= _BUSY or self.result_wait > self.worker_wait else "workers"
 
     @property
     def starts_limit(self) -> bool:

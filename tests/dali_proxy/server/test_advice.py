@@ -14,13 +14,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from torch.utils.data import Dataset
 
-from dali_proxy import DALIServer, DataLoader, ServerStats
+from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
 from dali_proxy._monitor.servers import Servers
 from pipeline import fn, pipeline_def
 from tests.waiting import PATIENCE_S
@@ -207,6 +208,22 @@ def test_slow_training_needs_no_other_loader() -> None:
         loop(server, Images(server.proxy), train=0.3, num_workers=1)
     assert found[0].limited_by == "training"
     assert "A faster loader wouldn't help" in found[0].advice
+
+
+def test_short_run_does_not_say_what_threads_wait_for() -> None:
+    operators = {"fn.decoders.image (a.py:1)": OperatorTimes(2, 0.3, 13.2)}
+    stats = ServerStats(
+        seconds=7, batches=2, training=1, result_wait=6, busy=6.5, operators=operators, threads=2, cores=2
+    )
+    assert "mostly waits" not in stats.advice
+    measured = replace(stats, observed=5.0, cores_idle=8.0)
+    assert "fn.decoders.image (a.py:1) mostly waits" in measured.advice
+
+
+def test_training_on_an_overloaded_machine_is_told_so() -> None:
+    stats = ServerStats(seconds=10, batches=5, training=9.5, worker_wait=0.2, cores=2, observed=9.0, cores_other=15.0)
+    assert stats.limited_by == "training"
+    assert "The machine is overloaded" in stats.advice
 
 
 def burn(parent: int) -> None:

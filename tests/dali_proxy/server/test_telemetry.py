@@ -25,6 +25,7 @@ from tests.dali_proxy.indexed import IndexDataset, affine
         (ServerStats(seconds=10, batches=5, training=1, worker_wait=7, result_wait=2, busy=9), "pipeline"),
         (ServerStats(seconds=10, batches=5, training=1, worker_wait=9, busy=3), "workers"),
         (ServerStats(seconds=10, batches=5, training=1, start_wait=9, busy=1), "training"),
+        (ServerStats(seconds=15, batches=5, training=11, worker_wait=1, result_wait=3, busy=4), "pipeline"),
     ],
 )
 def test_limited_by(stats: ServerStats, limit: str) -> None:
@@ -126,6 +127,9 @@ def test_report_and_advice_have_the_same_share_of_the_time() -> None:
     assert replace(stats, busy=11.0).busy_share == 1.0
 
 
+IDLE = {"observed": 9, "cores_idle": 50}
+
+
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
@@ -151,7 +155,7 @@ def test_report_and_advice_have_the_same_share_of_the_time() -> None:
             ["Raise num_workers (8 now)"],
         ),
         (
-            {"worker_wait": 9, "busy": 3, "num_workers": 8, "worker_elapsed": 72, "worker_processor": 7},
+            {"worker_wait": 9, "busy": 3, "num_workers": 8, "worker_elapsed": 72, "worker_processor": 7, **IDLE},
             ["The workers wait 90% of their time", "raise num_workers (8 now), also beyond the 8 cores"],
         ),
         ({"worker_wait": 9, "busy": 3, "loop_batches": 5}, ["pass num_workers=1 or more"]),
@@ -171,11 +175,11 @@ def test_report_and_advice_have_the_same_share_of_the_time() -> None:
             ["fn.rotate takes 60%", "other programs use 6.7 of 8 cores"],
         ),
         (
-            {"result_wait": 9, "busy": 9, "operators": {**OPERATORS, "fn.read": OperatorTimes(5, 1.0, 19.0)}},
+            {"result_wait": 9, "busy": 9, "operators": {**OPERATORS, "fn.read": OperatorTimes(5, 1.0, 19.0)}, **IDLE},
             ["fn.rotate takes 55%", "fn.read mostly waits", "raise num_threads (2 now)"],
         ),
         (
-            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 1.0, 9.0, function="thread")}},
+            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 1.0, 9.0, function="thread")}, **IDLE},
             ["holds the GIL: pass parallel=True"],
         ),
         (
@@ -183,7 +187,7 @@ def test_report_and_advice_have_the_same_share_of_the_time() -> None:
             ["One thread at a time", "parallel=True"],
         ),
         (
-            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 1.0, 9.0, function="processes")}},
+            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 1.0, 9.0, function="processes")}, **IDLE},
             ["raise py_num_workers"],
         ),
         (

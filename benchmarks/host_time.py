@@ -29,7 +29,7 @@ import pipeline
 from benchmarks.graphs.graphs import GRAPHS, Library
 from dali_proxy.pipeline._cuda import compiler
 from dali_proxy.pipeline._executor.executor import Executor
-from dali_proxy.pipeline._executor.phase_costs import PhaseCosts
+from dali_proxy.pipeline._executor.statistics import PhaseCosts
 from dali_proxy.pipeline._kernels.samples import Samples
 from pipeline import Pipeline, auto_aug
 from pipeline.tensors.gpu import TensorListGPU

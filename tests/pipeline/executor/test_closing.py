@@ -71,14 +71,14 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1, cpu_depth=2)
     executor = Executor(graph_of([fn.external_source(name="x") + 1]), config)
     device: Any = SlowDevice()
-    device.work_queue = executor._cpu_queue
+    device.work_queue = executor._queues["cpu"]
     feed, add = Phase("cpu", executor._plan.phases[0].steps[:1]), Phase("cpu", executor._plan.phases[0].steps[1:])
     assert feed.steps
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
     executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), dead_after={})
     executor._prepare_steps(fuse=False)
-    executor._device, executor._gpu_queue = device, WorkQueue("gpu-stage", 1)
+    executor._device, executor._queues["gpu"] = device, WorkQueue("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.full(2, value))}), results.append)

@@ -84,9 +84,10 @@ def run(
         assert executor._merger is not None
         executor._merger.most = 8 if together else 1
         begin, ended = threading.Event(), threading.Semaphore(0)
-        assert executor._mixed_queue is not None
-        for _ in executor._mixed_queue._threads:  # all batches wait for the same phase
-            executor._mixed_queue.put(begin.wait)  # type: ignore[arg-type]
+        waiting = executor._queues["mixed"]
+        assert waiting is not None
+        for _ in waiting._threads:  # all batches wait for the same phase
+            waiting.put(begin.wait)  # type: ignore[arg-type]
         for number, each in enumerate(requests):
 
             def finish(result: BatchResult, number: int = number) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline._codecs import EncodedBatch
-from dali_proxy.pipeline.errors import DecodeError, OperatorError, SampleFailure
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
+from dali_proxy.pipeline.errors import DecodeError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 from dali_proxy.pipeline.types import DALIImageType
 
@@ -46,15 +47,7 @@ def encoded_batch(data: TensorListCPU) -> EncodedBatch:
     table = data.table()
     if table.ndim == 1 and table.dtype == np.uint8 and table.is_contiguous():
         return EncodedBatch(table.pointers, table.shapes[:, 0], lambda: data.samples, data)
-    rows, failures = [], []
-    for number, sample in enumerate(data.samples):
-        try:
-            rows.append(flat_bytes(sample))
-        except DecodeError as error:
-            failures.append(SampleFailure(number, error))
-    if failures:
-        raise OperatorError.from_failures(failures)
-    return EncodedBatch.from_arrays(rows)
+    return EncodedBatch.from_arrays(each_sample(flat_bytes, data.samples))
 
 
 def channels_of(output_type: DALIImageType) -> int | None:

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_oper
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_specs import describe
 from dali_proxy.pipeline._operators.decoding.encoded import flat_bytes
-from dali_proxy.pipeline.errors import DecodeError, OperatorError, SampleFailure
+from dali_proxy.pipeline.errors import DecodeError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 from dali_proxy.pipeline.types import to_numpy_type
 
@@ -127,16 +128,7 @@ def parse_files(files: TensorListCPU) -> TensorListCPU:
         aligned = not ((pointers + offset) % dtype.itemsize).any()
         if alike and aligned and len({ctypes.string_at(pointer, offset) for pointer in pointers.tolist()}) == 1:
             return files.interiors(offset, shape, dtype)
-    arrays: list[Array] = []
-    failures: list[SampleFailure] = []
-    for sample, content in enumerate(files.samples):
-        try:
-            arrays.append(parse_npy(content, exact=False))
-        except DecodeError as error:
-            failures.append(SampleFailure(sample, error))
-    if failures:
-        raise OperatorError.from_failures(failures)
-    return TensorListCPU(arrays)
+    return TensorListCPU(each_sample(partial(parse_npy, exact=False), files.samples))
 
 
 @implements(NUMPY, "cpu")

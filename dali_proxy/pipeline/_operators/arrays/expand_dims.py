@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, returns_views
+from dali_proxy.pipeline._operators.arrays.views import DATA, SampleViews, returns_views
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 EXPAND_DIMS = declare_operator(
@@ -23,7 +23,7 @@ EXPAND_DIMS = declare_operator(
 
 
 @returns_views(EXPAND_DIMS)
-class _Expanded(BatchView):
+class _Expanded(SampleViews):
     """Shapes with the new dimensions."""
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:

@@ -8,7 +8,7 @@ from dali_proxy.pipeline._declaration import declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.arrays.reshape_arguments import SHAPE_ARGUMENTS, SHAPE_INPUT, Shapes
-from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, returns_views
+from dali_proxy.pipeline._operators.arrays.views import DATA, SampleViews, returns_views
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 RESHAPE = declare_operator(
@@ -21,7 +21,7 @@ RESHAPE = declare_operator(
 
 
 @returns_views(RESHAPE)
-class Reshaped(BatchView):
+class Reshaped(SampleViews):
     """Computes the new shapes and layout from the arguments of `reshape`, or the shapes from its second input."""
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:

@@ -9,7 +9,7 @@ from dali_proxy.pipeline._declaration import Argument, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.axes import axes_by_name, check_axes
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.arrays.views import DATA, BatchView, returns_views
+from dali_proxy.pipeline._operators.arrays.views import DATA, SampleViews, returns_views
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 SQUEEZE = declare_operator(
@@ -25,7 +25,7 @@ SQUEEZE = declare_operator(
 
 
 @returns_views(SQUEEZE)
-class _Squeezed(BatchView):
+class _Squeezed(SampleViews):
     """Shapes without the chosen dimensions."""
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:

@@ -24,7 +24,7 @@ from dali_proxy.pipeline.types import to_numpy_type
 DATA = Input("data", "Samples of any shape.")
 
 
-class BatchView(ABC):
+class SampleViews(ABC):
     """The shapes and layout of the views of one batch.
 
     Args:
@@ -61,7 +61,7 @@ class ViewCpu(BatchOperator):
     """Returns views of the samples. Data is copied only if it isn't contiguous."""
 
     #: Class that computes shapes and layout from the arguments.
-    view: ClassVar[type[BatchView]]
+    view: ClassVar[type[SampleViews]]
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]
@@ -109,13 +109,13 @@ class ViewGpu(GpuOperator, ViewCpu):
         return TensorListGPU.from_table(table, data, data.device_id(), layout)
 
 
-def returns_views(schema: OperatorSchema) -> Callable[[type[BatchView]], type[BatchView]]:
+def returns_views(schema: OperatorSchema) -> Callable[[type[SampleViews]], type[SampleViews]]:
     """Return a class decorator that implements an operator, on all its devices, by the views of the class."""
     return implements_with(schema, "view", cpu=ViewCpu, gpu=ViewGpu)
 
 
 def _checked_shape(
-    view: BatchView, sample: int, extents: tuple[int, ...], source: np.dtype[Any], dtype: np.dtype[Any]
+    view: SampleViews, sample: int, extents: tuple[int, ...], source: np.dtype[Any], dtype: np.dtype[Any]
 ) -> tuple[int, ...]:
     shape = tuple(view.shape(sample, extents, source.itemsize, dtype.itemsize))
     if math.prod(shape) * dtype.itemsize != math.prod(extents) * source.itemsize:

@@ -15,6 +15,7 @@ from dali_proxy.pipeline._definition.pipeline import Pipeline
 from dali_proxy.pipeline._external_source.data import own_copy, to_batch
 from dali_proxy.pipeline._external_source.reader import EndOfData
 from dali_proxy.pipeline._graph import DataNode
+from dali_proxy.pipeline._operator_api.reader import ReaderMeta
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operator_api.waiting import check_stream, waited_by
 from dali_proxy.pipeline._ranks import current_ranks
@@ -147,23 +148,10 @@ class DebugPipeline(Pipeline):
         """
         raise PipelineError("a pipeline with debug=True has no checkpoints")
 
-    def reader_meta(self, name: str | None = None) -> Any:
-        """Return the metadata of a reader, or of all readers by name. Runs the first batch, which creates them.
-
-        Raises:
-            PipelineError: the pipeline has no reader of that name.
-        """
+    def _reader_metas(self) -> Mapping[str, ReaderMeta]:
         if not self._builder.kept:
-            self._schedule()
-        metas: dict[str, Mapping[str, int]] = {}
-        for kept in self._builder.kept:
-            for reader, meta in kept.executor.readers.metas.items():
-                metas[reader] = meta.as_dict()
-        if name is None:
-            return metas
-        if name not in metas:
-            raise PipelineError(f"the pipeline has no reader {name!r}; its readers are: {', '.join(metas) or 'none'}")
-        return metas[name]
+            self._schedule()  # the first batch creates the readers
+        return {name: meta for kept in self._builder.kept for name, meta in kept.executor.readers.metas.items()}
 
     def executor_statistics(self) -> dict[str, dict[str, list[int]]]:
         """Return an empty dict: debug mode records no sizes."""

@@ -17,6 +17,7 @@ from dali_proxy.pipeline._graph import DataNode, Graph, SourceLocation
 from dali_proxy.pipeline._graph.builder import GraphBuilder
 from dali_proxy.pipeline._graph.current import current_builder, pop_builder, push_builder
 from dali_proxy.pipeline._graph.location import warn_caller
+from dali_proxy.pipeline._operator_api.reader import ReaderMeta
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operator_api.waiting import check_stream, waited_by
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, NoOutputsError, PipelineError
@@ -469,8 +470,7 @@ class Pipeline(PipelineViews):
         Raises:
             PipelineError: the pipeline has no reader of that name.
         """
-        readers = self._internals.runner.executor.readers
-        metas = {reader: meta.as_dict() for reader, meta in readers.metas.items()}
+        metas = {reader: meta.as_dict() for reader, meta in self._reader_metas().items()}
         if name is None:
             return metas
         if not isinstance(name, str):
@@ -479,6 +479,9 @@ class Pipeline(PipelineViews):
             known = ", ".join(map(repr, metas)) or "none"
             raise PipelineError(f"the pipeline has no reader {name!r}; its readers are: {known}")
         return metas[name]
+
+    def _reader_metas(self) -> Mapping[str, ReaderMeta]:
+        return self._internals.runner.executor.readers.metas
 
     @overload
     def epoch_size(self, name: None = None) -> dict[str, int]: ...

@@ -13,10 +13,10 @@ from dali_proxy.pipeline._declaration import Input, OperatorSchema, implements_w
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, fail
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, each_sample
 from dali_proxy.pipeline._operator_api.operator import BatchOperator
 from dali_proxy.pipeline._operator_api.request import TensorList
-from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
+from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 from dali_proxy.pipeline.types import to_numpy_type
@@ -68,18 +68,15 @@ class ViewCpu(BatchOperator):
         view = self.view(self.node, batch, data.layout())
         chosen = self.node.argument("dtype")
         dtype = to_numpy_type(data.dtype if chosen is None else chosen)
-        shapes: list[tuple[int, ...]] = []
-        failures: list[tuple[int, PipelineError]] = []
         source = to_numpy_type(data.dtype)
         known: dict[tuple[int, ...], tuple[int, ...]] = {}  # if the arguments are the same for all samples
-        for sample, extents in enumerate(data.shape()):
-            try:
-                if not view.alike or extents not in known:
-                    known[extents] = _checked_shape(view, sample, extents, source, dtype)
-                shapes.append(known[extents])
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+
+        def shape_of(sample: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+            if not view.alike or extents not in known:
+                known[extents] = _checked_shape(view, sample, extents, source, dtype)
+            return known[extents]
+
+        shapes = each_sample(shape_of, range(batch.size), data.shape())
         if len({len(shape) for shape in shapes}) > 1:
             raise ArgumentValueError("the samples of a batch must have the same number of dimensions")
         return [self._views(data, batch, shapes, dtype, view.layout(len(shapes[0])))]

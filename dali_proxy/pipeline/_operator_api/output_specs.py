@@ -9,6 +9,7 @@ import numpy as np
 
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec
 
 #: Extents of the samples of a batch along each dimension; None where the extent is unknown or varies.
@@ -43,6 +44,18 @@ def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], p
         return None
     columns = zip(*value.shape(), strict=True) if value.ndim else ()
     return tuple(column[0] if len(set(column)) == 1 else None for column in columns)
+
+
+def layout_and_extents(
+    batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], allowed: Sequence[str]
+) -> tuple[str, Extents | None]:
+    """Return the layout with which an operator reads its first input, one of those allowed, and the known extents.
+
+    Raises:
+        ArgumentValueError: the operator doesn't accept the layout or the number of dimensions.
+    """
+    known = known_extents(batch, node, inputs)
+    return choose_layout(inputs[0].layout, None if known is None else len(known), allowed), known
 
 
 def unknown_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec]) -> Extents | None:

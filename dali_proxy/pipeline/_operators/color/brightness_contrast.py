@@ -17,7 +17,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples, output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import FLOAT, INT16, INT32, UINT8
@@ -138,8 +138,7 @@ class BrightnessContrastCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), COLOR_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, COLOR_LAYOUTS)
         dtype = output_dtype(self.node, _DTYPES)
         state = _State(_Coefficients.from_arguments(batch.arguments(self.node), batch.size), dtype)
         return state, [describe(layout, known, dtype or data.dtype)]

@@ -19,7 +19,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import UINT8
@@ -66,8 +66,7 @@ class ClaheCpu(SampleOperator[None]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), ("HWC",))
+        layout, known = layout_and_extents(batch, self.node, inputs, ("HWC",))
         return None, [describe(layout, known, data.dtype)]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:

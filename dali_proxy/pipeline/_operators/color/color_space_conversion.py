@@ -15,7 +15,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -58,9 +58,7 @@ class ColorSpaceConversionCpu(SampleOperator[None]):
         self._source, self._target = _spaces(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, _LAYOUTS)
         extents = None if known is None else (*known[:-1], COLOR_CHANNELS[self._target])
         return None, [describe(layout, extents, np.dtype(np.uint8))]
 

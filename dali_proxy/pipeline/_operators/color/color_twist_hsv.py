@@ -16,7 +16,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples, output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -109,8 +109,7 @@ class ColorTwistCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), COLOR_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, COLOR_LAYOUTS)
         dtype = output_dtype(self.node, _DTYPES)
         state = _State(*_maps(batch.arguments(self.node), batch.size), dtype)
         return state, [describe(layout, known, dtype or data.dtype)]

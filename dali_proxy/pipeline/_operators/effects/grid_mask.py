@@ -14,7 +14,7 @@ from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -79,8 +79,7 @@ class GridMaskCpu(SampleOperator[_Grids]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Grids, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, _LAYOUTS)
         grids = _Grids.from_arguments(batch.arguments(self.node), layout)
         return grids, [describe(data.layout, known, data.dtype)]
 

@@ -18,7 +18,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operators.geometry.resize_launches import frames
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -51,9 +51,7 @@ class JpegDistortionCpu(SampleOperator[list[int]]):
     """Encodes and decodes; the state is the quality of each sample."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[list[int], Sequence[OutputSpec]]:
-        (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, _LAYOUTS)
         return _qualities(self.node, batch).tolist(), [describe(layout, known, np.dtype(np.uint8))]
 
     def run(self, state: list[int], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:

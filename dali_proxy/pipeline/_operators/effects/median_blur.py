@@ -15,7 +15,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.image_axes import IMAGE_LAYOUTS, ImageAxes
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -57,8 +57,7 @@ class MedianBlurCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), IMAGE_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, IMAGE_LAYOUTS)
         axes = ImageAxes.from_layout(layout, len(layout))
         return _State(axes, _sizes(self.node, batch)), [describe(layout, known, data.dtype)]
 

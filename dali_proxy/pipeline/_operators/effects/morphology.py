@@ -17,7 +17,7 @@ from dali_proxy.pipeline._operator_api.image_axes import IMAGE_LAYOUTS, ImageAxe
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
@@ -106,8 +106,7 @@ class MorphologyCpu(SampleOperator[_Rectangles]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Rectangles, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), IMAGE_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, IMAGE_LAYOUTS)
         return _Rectangles.from_batch(self.node, batch, layout), [describe(layout, known, data.dtype)]
 
     def run(self, state: _Rectangles, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:

@@ -13,7 +13,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
 from dali_proxy.pipeline._operators.geometry.gpu_windows import GpuWindows, WindowGpu
 from dali_proxy.pipeline._operators.geometry.windows import (
@@ -55,8 +55,7 @@ class CropCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, CROP_LAYOUTS)
         windows = CropWindows(arguments, batch.size, layout)
         policy = canonical_policy(arguments.constant("out_of_bounds_policy"))
         dtype = output_dtype(self.node)

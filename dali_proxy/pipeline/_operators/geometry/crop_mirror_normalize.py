@@ -22,7 +22,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import allocate, fail, sampl
 from dali_proxy.pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, POSITION_ARGUMENTS, CropWindows
@@ -200,8 +200,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, CROP_LAYOUTS)
         settings = self._cache.settings.get(batch, layout)
         windows = self._cache.windows.get(batch, layout)
         mirror = arguments.scalars("mirror")

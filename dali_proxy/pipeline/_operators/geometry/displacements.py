@@ -19,7 +19,7 @@ from dali_proxy.pipeline._kernels.point_maps import PointMap, shifts, sphere, wa
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline._operators.geometry.windows import saturate
 from dali_proxy.pipeline._rng import philox
@@ -127,8 +127,7 @@ class _Displacement(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), ("HWC",))
+        layout, known = layout_and_extents(batch, self.node, inputs, ("HWC",))
         return _State(_moved(self.node, batch), self.keys(batch)), [describe(layout, known, data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:

@@ -17,7 +17,7 @@ from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.layouts import FLIP_LAYOUTS, choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline.tensors.cpu import Array
 
@@ -62,8 +62,7 @@ class FlipCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), FLIP_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, FLIP_LAYOUTS)
         flips: list[list[bool]] = _flips(batch.arguments(self.node), batch.size, layout).tolist()
         return _State(layout, flips, layout == "HWC"), [describe(layout, known, data.dtype)]
 

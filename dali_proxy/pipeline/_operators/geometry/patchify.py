@@ -18,7 +18,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline._operators.geometry.normalization_arguments import (
     NORMALIZATION_ARGUMENTS,
@@ -104,8 +104,7 @@ class PatchifyCpu(SampleOperator[_State]):
         )
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(inputs[0].layout, None if known is None else len(known), _LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, _LAYOUTS)
         dtype = output_dtype(self.node)
         assert dtype is not None
         counts: list[int | None] = [None, None]

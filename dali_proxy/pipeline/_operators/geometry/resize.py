@@ -29,7 +29,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import allocate, samples_of
 from dali_proxy.pipeline._operator_api.layouts import RESIZE_LAYOUTS, choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import IGNORED_IMAGE_TYPE, output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline._operator_api.upload import upload
 from dali_proxy.pipeline._operators.geometry.resize_arguments import (
@@ -182,8 +182,7 @@ class ResizeCpu(SampleOperator[_State]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), RESIZE_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, RESIZE_LAYOUTS)
         axes = _Axes.from_layout(layout)
         dtype = output_dtype(self.node)
         if data.dtype is not None:

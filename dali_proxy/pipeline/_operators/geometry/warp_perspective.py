@@ -22,7 +22,7 @@ from dali_proxy.pipeline._operator_api.image_axes import IMAGE_LAYOUTS
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import check_samples
-from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline._operators.geometry.resize_launches import frames
 from dali_proxy.pipeline._operators.geometry.windows import round_half_away
@@ -215,8 +215,7 @@ class WarpPerspectiveCpu(SampleOperator[_CpuState]):
     """Runs OpenCV for each image."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_CpuState, Sequence[OutputSpec]]:
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(inputs[0].layout, None if known is None else len(known), IMAGE_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, IMAGE_LAYOUTS)
         warps = _Warps.from_batch(batch, self.node, layout)
         matrices = None
         if len(inputs) == 1 and all(len(row) == 9 for row in warps.matrices):

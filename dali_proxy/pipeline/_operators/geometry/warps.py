@@ -23,7 +23,7 @@ from dali_proxy.pipeline._operator_api.gpu_operator import allocate, fail, sampl
 from dali_proxy.pipeline._operator_api.layouts import choose_layout
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
 from dali_proxy.pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
-from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, known_extents
+from dali_proxy.pipeline._operator_api.output_specs import Extents, describe, layout_and_extents
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
 from dali_proxy.pipeline._operators.geometry.resize_launches import frames
 from dali_proxy.pipeline._operators.geometry.windows import round_half_away
@@ -165,8 +165,7 @@ class WarpCpu(SampleOperator[Warps]):
     warps: ClassVar[type[Warps]]
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Warps, Sequence[OutputSpec]]:
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(inputs[0].layout, None if known is None else len(known), WARP_LAYOUTS)
+        layout, known = layout_and_extents(batch, self.node, inputs, WARP_LAYOUTS)
         warps = self.warps(batch, self.node, layout)
         return warps, [describe(layout, warps.extents(known), output_dtype(self.node) or inputs[0].dtype)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +134,11 @@ def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: Thre
         result = TensorListCPU.from_table(replace(packed, pointers=starts), [buffer], layout=batch.layout())
     result.pinned = pinned
     return result
+
+
+def writable(batch: Any) -> Any:
+    """Return a batch that its user may write to: itself, or a copy of samples on the CPU that a cache keeps."""
+    return gathered(batch) if isinstance(batch, TensorListCPU) and batch.read_only else batch
 
 
 def copy_ranges(

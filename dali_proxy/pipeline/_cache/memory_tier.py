@@ -99,6 +99,10 @@ class MemoryTier:
         """Return the entry of each key, or None."""
         return [self._use(key) for key in keys]
 
+    def peek(self, keys: Iterable[bytes]) -> list[Entry | None]:
+        """Return the entry of each key, or None, without a use of it."""
+        return list(map(self._entries.get, keys))
+
     def allocate(self, sizes: Sequence[int]) -> list[Block] | None:
         """Return memory for the arrays of a value, which is then promised; None if there is no room."""
         while True:

@@ -15,9 +15,12 @@ from dali_proxy.pipeline._cache.disk_tier import DiskTier
 from dali_proxy.pipeline._cache.keys import describe_software
 from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part
 from dali_proxy.pipeline._cache.options import CacheOptions
+from dali_proxy.pipeline._cache.pages_ahead import PagesAhead
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._cuda.views import lent_array
+from dali_proxy.pipeline._ipc.block_allocator import Block
 from dali_proxy.pipeline.errors import ArgumentValueError
-from dali_proxy.pipeline.tensors.cpu import TensorListCPU
+from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
@@ -57,12 +60,13 @@ class ValueCache:
     Attributes:
         seed: secret of the keys.
         software: description of the software that computes the values, if another one may find them; else empty.
+        pages: allocates the memory of later values.
 
     Example:
         >>> cache = ValueCache(1 << 20)
         >>> cache.find([b"key"])
         [None]
-        >>> cache.store([b"key"], [TensorListCPU([np.arange(3)])])
+        >>> stored = cache.store([b"key"], [TensorListCPU([np.arange(3)])])
         >>> cache.find([b"key"])[0].parts[0].shape
         (3,)
     """
@@ -70,6 +74,7 @@ class ValueCache:
     def __init__(self, limit: int, disk: DiskTier | None = None) -> None:
         self._lock = new_lock(Level.LEAF, "value cache")
         self._memory = MemoryTier(limit)
+        self.pages = PagesAhead(self._memory.array)
         self._disk = disk
         self._counters = CacheCounters()
         self.seed = secrets.randbits(64) if disk is None else disk.seed
@@ -115,46 +120,73 @@ class ValueCache:
             self._counters.loaded += loaded
         return found
 
+    def reserve(self, keys: Sequence[bytes], sizes: Sequence[Sequence[int]]) -> list[list[Block] | None]:
+        """Return memory for values, or None for those that are there already or that there is no room for.
+
+        `store` or `release` must follow.
+
+        Args:
+            keys: key of each sample.
+            sizes: bytes of the arrays of each sample.
+        """
+        with self._lock:
+            reserved = []
+            for key, nbytes in zip(keys, sizes, strict=True):
+                room = None if key in self._memory else self._memory.allocate(nbytes)
+                self._counters.refused += room is None and key not in self._memory
+                reserved.append(room)
+            self._counters.evicted = self._memory.evicted
+        self.pages.use(max((block.offset for blocks in reserved if blocks for block in blocks), default=0))
+        return reserved
+
+    def release(self, reserved: Sequence[list[Block] | None]) -> None:
+        """Give back memory that was reserved for values that couldn't be computed."""
+        with self._lock:
+            self._memory.promised -= len(reserved) - reserved.count(None)
+
+    def memory_of(self, part: Part | Block) -> Array:
+        """Return the bytes of a part or a block, (nbytes,). They stay allocated while an array over them exists."""
+        if isinstance(part, Part):
+            array = part.owner if isinstance(part.owner, np.ndarray) else self.memory_of(part.owner)
+            array = array.reshape(-1).view(np.uint8)
+            array.flags.writeable = False
+            return array
+        return lent_array(self._memory.array[part.offset : part.offset + part.nbytes], part)
+
     def store(
         self,
         keys: Sequence[bytes],
         results: Sequence[TensorListCPU],
         pool: ThreadPool | None = None,
+        reserved: Sequence[list[Block] | None] | None = None,
         loaded: bool = False,
-    ) -> None:
-        """Store values.
+    ) -> list[Entry | None]:
+        """Store values. Return the entry of each, or None if there is no room for it.
 
         Args:
             keys: key of each sample.
             results: the arrays of all samples, a batch for each result of a part.
             pool: threads that copy; None for the calling thread.
+            reserved: memory of the samples from `reserve`, which may have the arrays already; None to reserve it.
             loaded: whether they come from the disk.
         """
         results = list(map(contiguous, results))
         tables = [each.table() for each in results]
-        sizes = np.stack([table.sizes for table in tables], axis=1).tolist()
+        if reserved is None:
+            reserved = self.reserve(keys, np.stack([table.sizes for table in tables], axis=1).tolist())
         layouts = tuple(each.layout() for each in results)
-        chosen: list[int] = []
-        blocks = []
-        with self._lock:
-            for sample, key in enumerate(keys):
-                room = None if key in self._memory else self._memory.allocate(sizes[sample])
-                if room is not None:
-                    chosen.append(sample)
-                    blocks.append(room)
-                elif key not in self._memory:
-                    self._counters.refused += 1
-            self._counters.evicted = self._memory.evicted
+        chosen = [sample for sample, blocks in enumerate(reserved) if blocks is not None]
         rows = np.array(chosen, np.int64)
         values: list[tuple[Part, ...]] = []
         try:
             columns: list[list[Part]] = []
             for number, (table, result) in enumerate(zip(tables, results, strict=True)):
-                offsets = np.array([each[number].offset for each in blocks], np.int64)
+                owners = [blocks[number] for blocks in reserved if blocks is not None]
+                offsets = np.array([block.offset for block in owners], np.int64)
                 pointers, nbytes = np.ascontiguousarray(table.pointers[rows]), np.ascontiguousarray(table.sizes[rows])
-                copy_ranges(self._memory.array, pointers, nbytes, offsets, pool, result)
+                if not np.array_equal(pointers, offsets + self._memory.address):  # else they were computed there
+                    copy_ranges(self._memory.array, pointers, nbytes, offsets, pool, result)
                 addresses, shapes = (offsets + self._memory.address).tolist(), map(tuple, table.shapes[rows].tolist())
-                owners = [each[number] for each in blocks]
                 kinds = zip(owners, addresses, shapes, strict=True)
                 columns.append([Part(owner, address, table.dtype, shape) for owner, address, shape in kinds])
             values = list(zip(*columns, strict=True))
@@ -164,9 +196,11 @@ class ValueCache:
                 for sample, parts in zip(chosen, values, strict=False):  # there are none after an interrupt
                     if keys[sample] not in self._memory:  # another thread, or an equal sample of the batch
                         self._memory.add(keys[sample], parts, layouts)
+                entries = self._memory.peek(keys)
         if self._disk is not None and not loaded:
             for sample, key in enumerate(keys):
                 self._disk.store(key, [each.samples[sample] for each in results], layouts)
+        return entries
 
     def _load(self, keys: Sequence[bytes], found: list[Entry | None], pool: ThreadPool | None) -> None:
         """Read values that the memory doesn't have from the disk, and keep them in memory."""
@@ -209,7 +243,8 @@ class ValueCache:
         return {f"cache_{name}": value for name, value in counters.items()}
 
     def close(self) -> None:
-        """Write what waits for the disk. Values aren't stored there any more."""
+        """End the threads. What waits for the disk is written; values aren't stored there any more."""
+        self.pages.close()
         if self._disk is not None:
             self._disk.close()
 

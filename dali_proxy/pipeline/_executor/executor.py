@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from dali_proxy.pipeline._bulk.gather import writable
 from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._compiler.cached_parts import cached_parts
 from dali_proxy.pipeline._compiler.folded_tables import folded_tables
@@ -574,6 +575,8 @@ class Executor:
         outputs = tuple(map(batch.outputs.__getitem__, self.graph.outputs))
         if self._plan.constants:
             outputs = self._constants.own(batch, outputs)
+        if self.cache is not None:
+            outputs = tuple(map(writable, outputs))
         if batch.reads.by_reader:
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 output.sources = batch.reads.sources(edge) or output.sources

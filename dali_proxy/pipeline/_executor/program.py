@@ -72,7 +72,8 @@ def _steps(scope: Scope, fuse: bool, cache: ValueCache | None) -> list[Step]:
         assert cache is not None  # else the plan has no such step
         parts = [_steps(replace(scope, planned=each), fuse, cache) for each in planned.steps]
         reading_gpu = next((scope.operators[node.index].setup.reading_gpu for node in planned.nodes), None)
-        return [CachedStep(planned, [step for steps in parts for step in steps], cache, reading_gpu)]
+        steps = [step for steps in parts for step in steps]
+        return [CachedStep(planned, steps, cache, scope.graph.outputs, reading_gpu)]
     steps = _leaves(scope, fuse)
     for rule in RULES if fuse else ():
         steps = rule(steps, scope)

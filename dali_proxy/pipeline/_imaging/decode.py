@@ -159,7 +159,7 @@ def decode(
                 view, info, stored, fancy_upsampling, fast_idct and orientation == 1, min_size, out if final else None
             )
         else:
-            pixels = _decode_other(view, info, stored, scaled)
+            pixels = _decode_other(view, info, stored, scaled, out if final else None)
     except (cv2.error, MemoryError) as error:
         raise DecodeError(f"decoding failed: {error}") from error
     pixels = orient(pixels, orientation)
@@ -302,16 +302,18 @@ def _decode_with_opencv(view: memoryview, colors: str, cause: ValueError) -> Pix
     return _with_channels(found) if colors != "RGB" else _recolored(found, cv2.COLOR_BGR2RGB)
 
 
-def _recolored(pixels: Array, code: int) -> Array:
-    return np.asarray(cv2.cvtColor(pixels, code))
+def _recolored(pixels: Array, code: int, out: Array | None = None) -> Array:
+    """Convert colors, to an output array if it has the resulting shape and dtype."""
+    fits = out is not None and out.shape == pixels.shape and out.dtype == pixels.dtype and out.flags.c_contiguous
+    return np.asarray(cv2.cvtColor(pixels, code, dst=out if fits else None))
 
 
 def _with_channels(pixels: Array) -> Array:
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> Array:
-    """Decode an image that isn't a JPEG; `wide` keeps values of more than 8 bits."""
+def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out: Array | None) -> Array:
+    """Decode an image that isn't a JPEG, possibly to an array; `wide` keeps values of more than 8 bits."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
     if info.format == "tiff":
@@ -341,7 +343,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
             # OpenCV adds an alpha channel if a palette has a transparent color; DALI doesn't.
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
         elif pixels.shape[2] == 3:
-            pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
+            pixels = _recolored(pixels, cv2.COLOR_BGR2RGB, out if kind == "RGB" else None)
     if wanted == "RGB" and pixels.shape[2] == 1:  # OpenCV doesn't convert gray PFM
         pixels = np.repeat(pixels, 3, axis=2)
     elif wanted == "GRAY" and pixels.shape[2] == 3:

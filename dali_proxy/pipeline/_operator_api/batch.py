@@ -38,6 +38,10 @@ def no_output_memory(edge: Edge, nbytes: int) -> None:
     """Return None, for outputs in the memory of CuPy's allocator."""
 
 
+def no_place(edge: Edge, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> None:
+    """Return None: the samples may be anywhere."""
+
+
 class Batch:
     """A batch in execution: its request, the outputs computed so far, and the resources that operators need.
 
@@ -93,6 +97,8 @@ class Batch:
         self.keep_alive: list[Any] = []
         #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
         self.lenders: list[Any] = []
+        #: Returns memory for the samples of an edge, (edge, shapes, dtype, layout); None for any memory.
+        self.place: Callable[[Edge, npt.NDArray[np.int64], np.dtype[Any], str], TensorListCPU | None] = no_place
 
     @classmethod
     def without_executor(cls, request: BatchRequest, outputs: Mapping[Edge, TensorList], seed: int = 0) -> Batch:
@@ -151,6 +157,9 @@ class Batch:
             for_gpu: whether a GPU may read the samples. Otherwise, samples of one shape use memory of the batch's
                 outputs.
         """
+        placed = self.place(edge, shapes, dtype, layout)
+        if placed is not None:
+            return placed
         shape = (len(shapes), *shapes[0].tolist()) if (shapes == shapes[0]).all() else None
         if shape is not None and not for_gpu:
             array, owner = self.allocate(edge, shape, dtype)
@@ -163,8 +172,8 @@ class Batch:
         else:
             table, nbytes = Samples.packed(0, shapes, dtype)
             memory, is_pinned = buffers.memory(nbytes)
-            placed = replace(table, pointers=memory.ctypes.data + table.pointers)
-            samples = TensorListCPU.from_table(placed, [memory], layout=layout)
+            table = replace(table, pointers=memory.ctypes.data + table.pointers)
+            samples = TensorListCPU.from_table(table, [memory], layout=layout)
         samples.pinned = is_pinned
         return samples
 

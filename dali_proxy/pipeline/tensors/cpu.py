@@ -355,6 +355,12 @@ class TensorListCPU(TensorListBase):
         """The array of a dense batch, whose first dimension is the batch dimension; otherwise None."""
         return self._dense
 
+    @property
+    def read_only(self) -> bool:
+        """Whether other batches may use its memory, so that nothing may be written to it."""
+        arrays = self._blocks or (self.samples if self._dense is None else [self._dense])
+        return not all(array.flags.writeable for array in arrays)
+
     def small_array(self) -> Array | None:
         """Return the batch as one array: that of a dense batch, or a copy of small samples with one shape; else None.
 

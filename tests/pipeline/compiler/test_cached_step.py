@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dali_proxy.pipeline._cache import value_cache
 from dali_proxy.pipeline._cache.value_cache import ValueCache
+from dali_proxy.pipeline._compiler.steps import cached_step
 from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
+from dali_proxy.pipeline._operators.geometry.resize import ResizeCpu
 from pipeline import Pipeline, fn, types
 from pipeline.errors import OperatorError
 
@@ -23,6 +27,17 @@ BATCH = 8
 @pytest.fixture(scope="module")
 def encoded(jpeg_folder: Path) -> Samples:
     return [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))]
+
+
+@pytest.fixture(scope="module")
+def large(encoded: Samples) -> Samples:
+    """Images that are read where the cache keeps them: JPEGs of several sizes, one of which is turned, and a PNG."""
+    pixels: list[Any] = [cv2.resize(cv2.imdecode(sample, cv2.IMREAD_COLOR), (400, 300)) for sample in encoded[:5]]
+    pixels.append(cv2.resize(pixels[0], (320, 410)))
+    files = [cv2.imencode(".jpg", image)[1].ravel() for image in pixels]
+    exif = b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+    turned = np.frombuffer(files[5][:2].tobytes() + exif + files[5][2:].tobytes(), np.uint8)
+    return [*files, turned, cv2.imencode(".png", pixels[1][:, :, :1])[1].ravel()]
 
 
 def crops(data: Any) -> Any:
@@ -111,6 +126,77 @@ def test_results_are_those_without_a_cache(describe: Any, cache: Any, encoded: S
     assert (run.report["cache_hits"] == 2 * len(encoded)) == (cache == "100MB")
 
 
+@pytest.mark.parametrize("cache", ["100MB", "1MB", 3000])
+@pytest.mark.parametrize("describe", [crops, whole, resized_and_whole])
+def test_large_images_have_the_bits_of_those_without_a_cache(describe: Any, cache: Any, large: Samples) -> None:
+    run, samples = Run(describe, cache), [*large, *large[:4]]
+    check_equal(run.epochs(samples), Run(describe, 0).epochs(samples))
+    assert run.report["cache_bytes"] <= run.report["cache_limit"]
+
+
+def test_decoder_writes_to_the_memory_of_the_cache(large: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[Any] = []
+    monkeypatch.setattr(value_cache, "copy_ranges", lambda *arguments: copied.append(arguments))
+    monkeypatch.setattr(cached_step, "copy_ranges", lambda *arguments: copied.append(arguments))
+    run = Run(crops)
+    check_equal(run.epochs(large), Run(crops, 0).epochs(large))
+    assert run.report["cache_hits"] == 2 * len(large)
+    assert copied == []
+
+
+def views(data: Any) -> Any:
+    return fn.reshape(fn.decoders.image(data), layout="CHW"), fn.random.uniform(range=(0, 1))
+
+
+def overwrite(image: Any) -> Any:
+    image[...] = 7
+    return image[:2, :2]
+
+
+def functions(data: Any) -> Any:
+    images = fn.decoders.image(data)
+    return fn.python_function(images, function=overwrite), fn.crop(images, crop=(200, 200))
+
+
+@pytest.mark.parametrize("describe", [whole, views, functions])
+def test_writing_to_large_results_does_not_change_the_cache(describe: Any, large: Samples) -> None:
+    run, expected = Run(describe), Run(describe, 0).epochs(large, 3)
+    for epoch in range(3):
+        order = np.random.default_rng(epoch).permutation(len(large)).tolist()
+        outputs = run.pipe.run(data=[large[index] for index in order])
+        check_equal([(output.layout(), list(map(np.array, output))) for output in outputs], expected[: len(outputs)])
+        del expected[: len(outputs)]
+        for sample in outputs[0]:
+            np.asarray(sample)[...] = 0
+
+
+def test_operator_that_writes_to_its_input_fails_and_does_not_change_the_cache(
+    large: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, plain = Run(crops), Run(crops, 0)
+    check_equal(run.batch(large), plain.batch(large))
+    original = ResizeCpu.run
+
+    def writing(self: Any, state: Any, sample: int, inputs: Any, out: Any) -> Any:
+        inputs[0][...] = 0
+        return original(self, state, sample, inputs, out)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ResizeCpu, "run", writing)
+        assert "read-only" in str(failed(run, large))
+    plain.batch(large)  # the next random numbers
+    check_equal(run.batch(large), plain.batch(large))
+
+
+def test_images_that_fail_leave_no_memory(large: Samples) -> None:
+    run = Run(crops)
+    broken = np.frombuffer(large[0].tobytes()[:-5000], np.uint8)
+    for _ in range(3):
+        failed(run, [*large[:5], broken])
+    gc.collect()  # the frames of the errors
+    assert run.report["cache_bytes"] == 0
+
+
 def test_nothing_is_decoded_twice(encoded: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     compute = CachedStep._compute
@@ -192,6 +278,7 @@ def test_samples_that_do_not_fit_together_raise_the_same_error(tmp_path: Path) -
     for pair in (files[:2], files[::2]):
         cached, plain = Run(fn.decoders.numpy, shared=cache, num_threads=1), Run(fn.decoders.numpy, 0, num_threads=1)
         assert str(failed(cached, pair)) == str(failed(plain, pair))
+    cache.close()
 
 
 def test_pipelines_with_one_cache_use_the_values_of_each_other(encoded: Samples) -> None:
@@ -200,6 +287,7 @@ def test_pipelines_with_one_cache_use_the_values_of_each_other(encoded: Samples)
     check_equal(Run(resized, shared=cache, batch_size=5).batch(encoded[:5]), Run(resized, 0).batch(encoded[:5]))
     check_equal(Run(crops, shared=cache).batch(encoded[:5]), Run(crops, 0).batch(encoded[:5]))
     report = cache.report()
+    cache.close()
     assert report["cache_misses"] == len(encoded) + 5
     assert report["cache_hits"] == 2 * len(encoded) + 5
 

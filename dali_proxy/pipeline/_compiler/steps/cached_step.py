@@ -18,31 +18,45 @@ from dali_proxy.pipeline._compiler.plan import PartStep
 from dali_proxy.pipeline._compiler.steps.step import Step
 from dali_proxy.pipeline._concurrency.cost import charged, spent
 from dali_proxy.pipeline._graph.graph import Edge
+from dali_proxy.pipeline._ipc.block_allocator import Block
+from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples
 from dali_proxy.pipeline._operator_api.outputs import Outputs
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
+# Bytes of a result up to which copies cost less than arrays over the samples.
+_SMALL = 1 << 20
+
 
 class CachedStep(Step):
     """Takes the results of a part from a cache. Runs the part for the samples that the cache doesn't have.
 
-    The results are copies: operators and users may keep them, and write to them.
+    Operators read large results where the cache keeps them: these arrays are read-only, and stay allocated while they
+    are used. A decoder writes its images there. What the pipeline returns is a copy.
 
     Args:
         planned: the part.
         steps: the steps that compute it.
         cache: the cache.
+        outputs: the edges that the pipeline returns.
         reading_gpu: GPU that reads the results, or None.
 
     Attributes:
         members: the steps that compute the part.
     """
 
-    def __init__(self, planned: PartStep, steps: Sequence[Step], cache: ValueCache, reading_gpu: int | None) -> None:
+    def __init__(
+        self,
+        planned: PartStep,
+        steps: Sequence[Step],
+        cache: ValueCache,
+        outputs: Sequence[Edge],
+        reading_gpu: int | None,
+    ) -> None:
         super().__init__(planned.nodes)
         self.members, self._cache, self._key = tuple(steps), cache, planned.key + cache.software
-        self._sources, self._results = planned.sources, planned.results
+        self._sources, self._results, self._outputs = planned.sources, planned.results, frozenset(outputs)
         self._for_gpu, self._buffers = reading_gpu is not None, BufferPool(pin_for=reading_gpu)
         self.units = tuple([unit for step in steps for unit in step.units])
         #: Processor time in nanoseconds, and number of samples, of what was computed so far.
@@ -58,20 +72,13 @@ class CachedStep(Step):
         keys = sample_keys(self._key, sources, self._cache.seed, batch.pool)
         entries = self._cache.find(keys, batch.pool)
         missing = np.array([sample for sample, entry in enumerate(entries) if entry is None], np.int64)
-        if len(missing) == len(entries):
-            self._compute(batch)
-            self._cache.store(keys, _on_cpu(batch, self._results), batch.pool)
-            return
         computed: list[TensorListCPU] = []
         after = before = spent()
         if len(missing):
-            part = _Samples(batch, missing, self._sources)
-            self._compute(part)
+            computed = self._compute_missing(batch, missing, keys, entries)
             after = spent()
-            computed = _on_cpu(part, self._results)
-            self._cache.store([keys[sample] for sample in missing.tolist()], computed, batch.pool)
         values = [
-            self._joined(batch, number, edge, entries, missing, computed) for number, edge in enumerate(self._results)
+            self._value(batch, number, edge, entries, missing, computed) for number, edge in enumerate(self._results)
         ]
         for edge, value in zip(self._results, values, strict=True):
             if value is None:  # the samples can't be one batch
@@ -80,8 +87,30 @@ class CachedStep(Step):
             batch.keep(edge, value)
         nanoseconds, count = self._computed
         hits = len(entries) - len(missing)
-        taken = spent().minus(after).processor + before.minus(begun).processor
-        self._cache.save(hits * nanoseconds / max(count, 1) - taken * hits / len(entries))
+        if hits:
+            taken = spent().minus(after).processor + before.minus(begun).processor
+            self._cache.save(hits * nanoseconds / max(count, 1) - taken * hits / len(entries))
+
+    def _compute_missing(
+        self, batch: Batch, missing: npt.NDArray[np.int64], keys: Sequence[bytes], entries: list[Entry | None]
+    ) -> list[TensorListCPU]:
+        """Compute samples and store them. Return them, and set the entries of those that the cache has room for."""
+        part = _Samples(batch, missing, self._sources)
+        own = [keys[sample] for sample in missing.tolist()]
+        alone = self._results[0] if len(self._results) == 1 and self._results[0] not in self._outputs else None
+        placement = _Placement(self._cache, own, alone, self._buffers)
+        part.place = placement.place
+        try:
+            self._compute(part)
+        except BaseException:
+            placement.release()
+            raise
+        computed = _on_cpu(part, self._results)
+        stored = self._cache.store(own, computed, batch.pool, placement.reserved)
+        if len(missing) < len(entries) or placement.reserved is not None:
+            for sample, entry in zip(missing.tolist(), stored, strict=True):
+                entries[sample] = entry
+        return computed
 
     def _compute(self, batch: Batch) -> None:
         begun = spent()
@@ -91,7 +120,7 @@ class CachedStep(Step):
                 step.run(batch)
         self._computed += spent().minus(begun).processor, batch.size
 
-    def _joined(
+    def _value(
         self,
         batch: Batch,
         number: int,
@@ -100,26 +129,38 @@ class CachedStep(Step):
         missing: npt.NDArray[np.int64],
         computed: Sequence[TensorListCPU],
     ) -> TensorListCPU | None:
-        """Return a result for all samples, copied from the cache and from what was computed.
+        """Return a result for all samples, from the cache and from what was computed.
 
         None if the samples differ in dtype, number of dimensions or layout.
         """
         found = [(sample, entry.parts[number], entry.layouts[number]) for sample, entry in enumerate(entries) if entry]
+        if not found:
+            return computed[number]
         dtype, ndim, layout = found[0][1].dtype, len(found[0][1].shape), found[0][2]
         if any(part.dtype != dtype or len(part.shape) != ndim or own != layout for _, part, own in found):
             return None
         pointers, shapes = np.empty(batch.size, np.int64), np.empty((batch.size, ndim), np.int64)
-        samples = [sample for sample, _, _ in found]
-        pointers[samples] = [part.address for _, part, _ in found]
-        shapes[samples] = [part.shape for _, part, _ in found]
         owners: list[Any] = [entries]
-        if len(missing):
+        rest: TensorListCPU | None = None
+        if computed:  # of those, some may be in the cache by now
             rest = contiguous(computed[number])
             table = rest.table()
             if table.dtype != dtype or table.ndim != ndim or rest.layout() != layout:
                 return None
             pointers[missing], shapes[missing] = table.pointers, table.shapes
             owners.append(rest)
+        samples = [sample for sample, _, _ in found]
+        pointers[samples] = [part.address for _, part, _ in found]
+        shapes[samples] = [part.shape for _, part, _ in found]
+        table = Samples.contiguous(pointers, shapes, dtype)
+        if edge not in self._outputs and table.nbytes > _SMALL:
+            blocks: list[Any] = [None] * batch.size
+            if rest is not None:
+                for sample, array in zip(missing.tolist(), rest.samples, strict=True):
+                    blocks[sample] = array.reshape(-1).view(np.uint8)
+            for sample, part, _ in found:
+                blocks[sample] = self._cache.memory_of(part)
+            return TensorListCPU.from_table(table, blocks, np.arange(batch.size), layout)
         result = batch.allocate_samples(edge, shapes, dtype, layout, self._buffers, self._for_gpu)
         begin = int(result.table().pointers[0])
         offsets, sizes = result.table().pointers - begin, result.table().sizes
@@ -130,13 +171,53 @@ class CachedStep(Step):
         return result
 
 
+class _Placement:
+    """Memory of the cache, for samples that an operator computes.
+
+    Args:
+        cache: the cache.
+        keys: keys of the samples.
+        edge: the output of the operator; None for no memory.
+        buffers: memory for the samples that the cache has no room for.
+
+    Attributes:
+        reserved: memory of each sample; None as long as there is none.
+    """
+
+    def __init__(self, cache: ValueCache, keys: Sequence[bytes], edge: Edge | None, buffers: BufferPool) -> None:
+        self._cache, self._keys, self._edge, self._buffers = cache, keys, edge, buffers
+        self.reserved: list[list[Block] | None] | None = None
+
+    def place(
+        self, edge: Edge, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str
+    ) -> TensorListCPU | None:
+        """Return memory for the samples of an edge; None if the cache keeps other edges, or copies of small samples."""
+        sizes = shapes.prod(axis=1) * dtype.itemsize
+        if edge != self._edge or self.reserved is not None or sizes.sum() <= _SMALL:
+            return None
+        self.reserved = self._cache.reserve(self._keys, sizes[:, np.newaxis].tolist())
+        if not any(self.reserved):
+            return None
+        blocks = [
+            self._buffers.memory(size)[0] if reserved is None else self._cache.memory_of(reserved[0])
+            for size, reserved in zip(sizes.tolist(), self.reserved, strict=True)
+        ]
+        table = Samples.contiguous(np.array([block.ctypes.data for block in blocks]), shapes, dtype)
+        return TensorListCPU.from_table(table, blocks, np.arange(len(blocks)), layout)
+
+    def release(self) -> None:
+        """Give the memory back, because the operator failed."""
+        if self.reserved is not None:
+            self._cache.release(self.reserved)
+
+
 def _on_cpu(batch: Batch, edges: Sequence[Edge]) -> list[TensorListCPU]:
     values: list[Any] = [batch.outputs[edge] for edge in edges]  # parts read and compute nothing else
     return values
 
 
 class _Samples(BatchView):
-    """Some samples of a batch, as a batch whose errors name their positions in the full one.
+    """Some samples of a batch, or all, as a batch whose errors name their positions in the full one.
 
     Args:
         batch: the full batch.
@@ -146,8 +227,11 @@ class _Samples(BatchView):
 
     def __init__(self, batch: Batch, positions: npt.NDArray[np.int64], sources: Sequence[Edge]) -> None:
         super().__init__(batch, len(positions))
-        self.positions, self.branch_batches = positions, {}
-        self.outputs, self.allocate = Outputs(), _allocate
+        self.positions, self.branch_batches, self.outputs = positions, {}, Outputs()
+        if len(positions) == batch.size:
+            self.outputs.update({edge: batch.outputs[edge] for edge in sources})
+            return
+        self.allocate = _allocate
         self.outputs.update({edge: take_samples(batch.outputs[edge], positions) for edge in sources})
 
 

@@ -23,7 +23,7 @@ from dali_proxy.pipeline._imaging.formats import TITLES
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._operator_api.batch import Batch, no_place
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operator_api.traits import Traits
@@ -117,14 +117,19 @@ class ImageDecoder(BatchOperator):
         self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None
     ) -> TensorListCPU | None:
         """Return memory for the images of a batch; None if their sizes are unknown or implausible."""
-        if self._channels is None or (regions is None and not encoded.headers["height"].all()):
-            return None  # full images are decoded to given memory only if they are JPEGs
+        if self._channels is None or (regions is None and not self._takes_memory(batch, encoded)):
+            return None
         extents = shown_sizes(encoded, self._options["adjust_orientation"]) if regions is None else regions[:, 2:]
         if (extents <= 0).any():
             return None
         shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
         dtype, for_gpu = np.dtype(self._options["dtype"]), self._reading_gpu is not None
         return allocate_images(batch, self.node, shapes, dtype, self._buffers, for_gpu)
+
+    def _takes_memory(self, batch: Batch, encoded: EncodedBatch) -> bool:
+        """Return whether full images are decoded to given memory: if they are JPEGs, or if a cache keeps them."""
+        is_placed = batch.place is not no_place and not self._options["palette_indices"]
+        return is_placed or bool(encoded.headers["height"].all())
 
 
 @implements(IMAGE, "mixed")

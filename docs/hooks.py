@@ -27,17 +27,20 @@ PAIR = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 RESULTS = "benchmarks/results"
-#: What operators do, before and after: `python -m docs.images` writes them.
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+#: What operators do, before and after: `python -m docs.images` writes them.
 IMAGES = ROOT / "docs" / "images"
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+#: The name of an example, or a command that runs it: on the site, a link to its code.
+NAMED = re.compile(rf"(`[^`\n]*\bexamples/({'|'.join(file.stem for file in SCRIPTS)})\.py[^`\n]*`)(?!\]\()")
 DEVICES = {"cpu": "CPU", "gpu": "GPU", "mixed": "GPU (`device='mixed'`; in `dynamic` also `'gpu'`)"}
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the examples, and the figures and pages of benchmark results, which are outside of the documents' folder."""
     files.append(File.generated(config, "examples.md", abs_src_path=str(ROOT / "examples" / "README.md")))
-    for file in (ROOT / "examples").glob("*.py"):
+    for file in SCRIPTS:
         code = file.read_text(encoding="utf-8")
         files.append(
             File.generated(config, f"examples/{file.stem}.md", content=f"# {file.name}\n\n````python\n{code}````\n")
@@ -48,11 +51,13 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Write the operators into their page, turn blocks into tabs, and make links point to the added results."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Write the operators into their page, turn blocks into tabs, and link the added results and the examples."""
     markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace(f"](../../{RESULTS}/", f"](../{RESULTS}/")
     markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(r'^(```python) notest=".*"$', r"\1", markdown, flags=re.MULTILINE)  # an option for the tests
+    above = "../" * page.file.src_uri.count("/")
+    markdown = NAMED.sub(rf"[\1]({above}examples/\2.md)", markdown)
     if EXAMPLE in markdown:
         block = re.search(r"^```python\n.*?^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
         assert block

@@ -127,6 +127,13 @@ def test_python_blocks_run_or_have_a_reason() -> None:
             assert re.fullmatch(r'```python( title="[\w.]+"| notest="[^"]+")?', fence), f"{path}: {fence}"
 
 
+def test_code_of_the_pages_fits_on_a_laptop() -> None:
+    """Its screen shows 100 columns (docs/figures/site.css)."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for code in re.findall(r"^```python.*?^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            assert [line for line in code.splitlines()[1:] if len(line) > 100] == [], path
+
+
 def test_links_lead_to_files_of_the_site() -> None:
     """Links of the site's pages lead to files that exist and that the site contains, as `make docs` requires it."""
     docs, results = ROOT / "docs", ROOT / "benchmarks" / "results"

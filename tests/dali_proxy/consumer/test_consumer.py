@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer, DataLoader
-from dali_proxy._consumer import pending_requests, shared_channel
+from dali_proxy._consumer import pending_requests
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.pending_requests import FetchAhead
 from dali_proxy._transport.opener import OutputFunctions, ResultOpener
@@ -84,24 +83,33 @@ def test_early_result_of_a_session_that_ended_is_dropped(server: DALIServer) -> 
     wait_until(lambda: bool(server.stats()) and not [key for key in consumer._requests if key[0] == "batch"])
 
 
-def a_thread_waits() -> bool:
-    """Return whether a thread waits for another one that uses the same channel."""
-    innermost = sys._current_frames().values()
-    callers = [frame.f_back for frame in innermost if frame.f_code.co_name == "wait" and frame.f_back is not None]
-    return any(caller.f_code.co_filename == shared_channel.__file__ for caller in callers)
+class Watched:
+    """A lock that notes whether a thread asked for it."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.asked = lock, False
+
+    def __enter__(self) -> None:
+        self.asked = True
+        self.lock.__enter__()
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.lock.__exit__(*exc_info)
 
 
 def test_thread_requests_a_batch_that_another_one_is_opening(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = one_batch(server)
+    batch, consumer = one_batch(server), server.consumer
     made: list[Any] = []
     tensors = OutputFunctions.tensors
 
     def slow(opened: OutputFunctions) -> Any:
         monkeypatch.setattr(OutputFunctions, "tensors", tensors)
+        lock = Watched(consumer._taking)
+        monkeypatch.setattr(consumer, "_taking", lock)
         made.append(threads.submit(server.produce_data, batch))
-        wait_until(lambda: made[0].done() or a_thread_waits())
+        wait_until(lambda: made[0].done() or lock.asked)
         assert not made[0].done(), "it waits for this thread"
         return tensors(opened)
 

@@ -16,17 +16,18 @@ OnDone = Callable[[BatchResult], None]
 class RunningBatch:
     """A batch and its progress through the phases."""
 
+    phase = 0
+    step: Step | None = None  # the one that runs, or ran last
+    stream: Any = None  # the `BatchStream`, once the batch has one
+    members: tuple[RunningBatch, ...] = ()  # the batches that run as this one, if it isn't a batch of the user
+    taken = False  # whether the merger must learn when it ends
+    alone = False  # whether it must not run together with others
+    failure: Exception | None = None  # why it failed together with others
+    suspects: list[RunningBatch]  # those that failed together and have not succeeded alone; they share it
+    given_up = False  # whether it has ended although a thread is still in a call for it
+    on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
+
     def __init__(self, batch: Batch, on_done: OnDone) -> None:
         self.batch = batch
         self.on_done = on_done
-        self.phase = 0
-        self.step: Step | None = None  # the one that runs, or ran last
         self.started = time.perf_counter()
-        self.stream: Any = None  # the `BatchStream`, once the batch has one
-        self.members: tuple[RunningBatch, ...] = ()  # the batches that run as this one, if it isn't a batch of the user
-        self.taken = False  # whether the merger must learn when it ends
-        self.alone = False  # whether it must not run together with others
-        self.failure: Exception | None = None  # why it failed together with others
-        self.suspects: list[RunningBatch] = []  # those that failed together and haven't succeeded alone; they share it
-        self.given_up = False  # whether it has ended although a thread is still in a call for it
-        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it

@@ -18,4 +18,7 @@ REINTERPRET = declare_operator(
     devices=("cpu", "gpu"),
 )
 
-returns_views(REINTERPRET)(Reshaped)
+
+@returns_views(REINTERPRET)
+class Reinterpreted(Reshaped):
+    """Views of the same bytes with another dtype."""

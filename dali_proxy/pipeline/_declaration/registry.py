@@ -55,6 +55,8 @@ def implements(schema: OperatorSchema, *devices: str) -> Callable[[_Class], _Cla
 def implements_with(schema: OperatorSchema, attribute: str, **bases: type[Any]) -> Callable[[_Class], _Class]:
     """Return a class decorator that makes the implementations of an operator of base classes and the decorated class.
 
+    The decorated class must be in the module that declares the operator: a server imports only that module.
+
     Args:
         schema: the operator.
         attribute: attribute of the base classes for the decorated class.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from dali_proxy.pipeline._cache.functions import describe_function
 from dali_proxy.pipeline._native import find_compiled
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -24,7 +25,7 @@ _LIBRARIES = ("dali-proxy", "numpy", "opencv-python-headless", "simplejpeg", "pi
 _GROUP = 16
 _SMALL = 1 << 20
 # Arguments that don't change results.
-_MEANINGLESS = ("bytes_per_sample_hint", "preserve", "seed")
+_MEANINGLESS = ("bytes_per_sample_hint", "parallel", "preserve", "seed", "timeout")
 
 
 def describe_part(nodes: Sequence[GraphNode], results: Iterable[Edge]) -> bytes | None:
@@ -132,4 +133,4 @@ def _described(value: Any) -> Any:
         items = sorted(value.items()) if isinstance(value, dict) else enumerate(value)
         described = [(key, _described(each)) for key, each in items]
         return None if any(each is None for _, each in described) else (type(value).__name__, described)
-    return None
+    return describe_function(value) if callable(value) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dali_proxy.pipeline._cache.keys import describe_part
 from dali_proxy.pipeline._declaration.registry import has_implementation, implementation
+from dali_proxy.pipeline._declaration.schema import DETERMINISTIC
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.operator import SampleOperator
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
@@ -32,9 +33,10 @@ class CachedPart:
 def cached_parts(graph: Graph) -> list[CachedPart]:
     """Return the parts of a graph whose values can be kept.
 
-    A part begins with a decoder on the CPU. The operators behind it belong to it if they are deterministic and compute
-    each sample from one sample. Operators at its end that compute each pixel from one pixel don't: they are fast, and
-    their results are often larger, as those of `crop_mirror_normalize`.
+    A part begins with a decoder on the CPU, or a function of the user that is declared deterministic. The operators
+    behind it belong to it if they are deterministic and compute each sample from one sample. Operators at its end that
+    compute each pixel from one pixel don't: they are fast, and their results are often larger, as those of
+    `crop_mirror_normalize`.
     """
     varying = _varying(graph)
     owner: dict[int, int] = {}  # by node: the first decoder of its part
@@ -44,7 +46,7 @@ def cached_parts(graph: Graph) -> list[CachedPart]:
         is_behind = any(edge.node in behind for edge in node.sources)
         if node.index in varying or is_behind or not _is_separable(node):
             behind.update([node.index] if before or is_behind else ())
-        elif before or is_decoder(node):
+        elif before or is_decoder(node) or _is_promised(node):
             first = min(before, default=node.index)
             owner[node.index] = first
             owner.update({index: first for index, other in owner.items() if other in before})
@@ -80,7 +82,10 @@ def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
                 "the same pixels, and the cache keeps its images"
             )
         else:
-            why = "reads data that changes in each epoch"
+            why = (
+                "reads data that may change in each epoch. For functions that give equal results for equal data, "
+                "deterministic=True says so"
+            )
         reasons.append(f"not cached: {node.display} {why}")
     return reasons
 
@@ -88,6 +93,11 @@ def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
 def is_decoder(node: GraphNode) -> bool:
     """Return whether an operator decodes on the CPU, for all samples."""
     return node.operator.startswith("decoders.") and node.device == "cpu" and not node.branch
+
+
+def _is_promised(node: GraphNode) -> bool:
+    """Return whether the user says that a function on the CPU is deterministic."""
+    return node.device == "cpu" and bool(node.arguments.get(DETERMINISTIC))
 
 
 def _varying(graph: Graph) -> set[int]:
@@ -98,7 +108,8 @@ def _varying(graph: Graph) -> set[int]:
     found: set[int] = set()
     for node in graph.nodes:
         schema = node.schema
-        varies = node.device != "cpu" or (schema.stateful and not (schema.fed or schema.is_reader))
+        is_known = schema.fed or schema.is_reader or _is_promised(node)
+        varies = node.device != "cpu" or (schema.stateful and not is_known)
         if varies or any(edge.node in found for edge in node.sources):
             found.add(node.index)
     return found
@@ -106,6 +117,8 @@ def _varying(graph: Graph) -> set[int]:
 
 def _is_separable(node: GraphNode) -> bool:
     """Return whether an operator on the CPU computes each sample from one sample."""
+    if _is_promised(node):
+        return not node.branch
     if node.device != "cpu" or node.branch or node.schema.merges or node.schema.side_effects:
         return False
     kind = implementation(node.operator, "cpu")

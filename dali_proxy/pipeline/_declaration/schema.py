@@ -242,6 +242,9 @@ COMMON_ARGUMENTS: tuple[Argument, ...] = (
     Argument("seed", Kind.INT, "Seed of the operator's random numbers; by default derived from the pipeline's.", -1),
 )
 
+#: The name of an argument of operators that run the user's code: the results depend on the inputs only.
+DETERMINISTIC = "deterministic"
+
 #: An argument of the operators that draw random numbers, as in DALI: numbers that take the place of the seed.
 RANDOM_STATE = Argument("_random_state", Kind.INTS, "State of the random generator of each sample.", per_sample=True)
 

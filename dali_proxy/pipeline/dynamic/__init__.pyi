@@ -250,10 +250,10 @@ def debayer(
     """Computes the colours of images whose pixels have one colour each, in a repeated 2 x 2 tile. `fn.debayer` describes the arguments."""
 
 def dl_tensor_python_function(
-    *data: Arrays | Data, batch_processing: _bool = True, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, parallel: _bool | None = None, synchronize_stream: _bool = True,
-    timeout: Float | None = None, device: Device | str | None = None, batch_size: int | None = None,
-    rng: RNG | None = None,
+    *data: Arrays | Data, batch_processing: _bool = True, deterministic: _bool = False, function: Any,
+    num_outputs: Int = 1, output_layouts: Strs | None = None, parallel: _bool | None = None,
+    synchronize_stream: _bool = True, timeout: Float | None = None, device: Device | str | None = None,
+    batch_size: int | None = None, rng: RNG | None = None,
 ) -> Any:
     """Runs a Python function on DLPack capsules. `fn.dl_tensor_python_function` describes the arguments."""
 
@@ -512,9 +512,10 @@ def preemphasis_filter(
     """Subtracts from each element its predecessor times a coefficient, which amplifies high frequencies. `fn.preemphasis_filter` describes the arguments."""
 
 def python_function(
-    *data: Arrays | Data, batch_processing: _bool = False, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, parallel: _bool | None = None, timeout: Float | None = None,
-    device: Device | str | None = None, batch_size: int | None = None, rng: RNG | None = None,
+    *data: Arrays | Data, batch_processing: _bool = False, deterministic: _bool = False, function: Any,
+    num_outputs: Int = 1, output_layouts: Strs | None = None, parallel: _bool | None = None,
+    timeout: Float | None = None, device: Device | str | None = None, batch_size: int | None = None,
+    rng: RNG | None = None,
 ) -> Any:
     """Runs a Python function on NumPy arrays, on the GPU on CuPy arrays. `fn.python_function` describes the arguments."""
 

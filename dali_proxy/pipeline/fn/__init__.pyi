@@ -526,10 +526,11 @@ def debayer(
     """
 
 def dl_tensor_python_function(
-    *data: Nodes | ConstantLike, batch_processing: _bool = True, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, parallel: _bool | None = None, synchronize_stream: _bool = True,
-    timeout: Float | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    *data: Nodes | ConstantLike, batch_processing: _bool = True, deterministic: _bool = False, function: Any,
+    num_outputs: Int = 1, output_layouts: Strs | None = None, parallel: _bool | None = None,
+    synchronize_stream: _bool = True, timeout: Float | None = None, device: str | None = None,
+    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+    seed: Int = -1,
 ) -> Any:
     """Runs a Python function on DLPack capsules.
 
@@ -546,6 +547,7 @@ def dl_tensor_python_function(
     Args:
         data: Samples of any shape.
         batch_processing (bool, default True): Call the function once per batch, with lists.
+        deterministic (bool, default False): Promise that the outputs for a sample depend on nothing but this sample's inputs and the function's code, so that a cache may keep them. The function isn't called for what the cache has.
         function (object): The function.
         num_outputs (int, default 1): Number of outputs that the function returns, or 0.
         output_layouts (str or list of str, default None): Layouts of the outputs, or of the first ones.
@@ -1395,10 +1397,10 @@ def preemphasis_filter(
     """
 
 def python_function(
-    *data: Nodes | ConstantLike, batch_processing: _bool = False, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, parallel: _bool | None = None, timeout: Float | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    *data: Nodes | ConstantLike, batch_processing: _bool = False, deterministic: _bool = False, function: Any,
+    num_outputs: Int = 1, output_layouts: Strs | None = None, parallel: _bool | None = None,
+    timeout: Float | None = None, device: str | None = None, name: str | None = None,
+    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
 ) -> Any:
     """Runs a Python function on NumPy arrays, on the GPU on CuPy arrays.
 
@@ -1415,6 +1417,7 @@ def python_function(
     Args:
         data: Samples of any shape.
         batch_processing (bool, default False): Call the function once per batch, with lists.
+        deterministic (bool, default False): Promise that the outputs for a sample depend on nothing but this sample's inputs and the function's code, so that a cache may keep them. The function isn't called for what the cache has.
         function (object): The function.
         num_outputs (int, default 1): Number of outputs that the function returns, or 0.
         output_layouts (str or list of str, default None): Layouts of the outputs, or of the first ones.

@@ -275,9 +275,9 @@ class DLTensorPythonFunction(OperatorClass):
     """Runs a Python function on DLPack capsules. `fn.dl_tensor_python_function` describes the arguments."""
     def __init__(
         self, function: Any = None, num_outputs: Any = 1, device: Any = None, synchronize_stream: Any = True,
-        batch_processing: Any = True, *, output_layouts: Strs | None = None, parallel: _bool | None = None,
-        timeout: Float | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        batch_processing: Any = True, *, deterministic: _bool = False, output_layouts: Strs | None = None,
+        parallel: _bool | None = None, timeout: Float | None = None, name: str | None = None,
+        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, *data: Nodes | ConstantLike, **arguments: Any) -> Any: ...
 
@@ -653,9 +653,9 @@ class PythonFunction(OperatorClass):
     """Runs a Python function on NumPy arrays, on the GPU on CuPy arrays. `fn.python_function` describes the arguments."""
     def __init__(
         self, function: Any = None, num_outputs: Any = 1, device: Any = None, batch_processing: Any = False, *,
-        output_layouts: Strs | None = None, parallel: _bool | None = None, timeout: Float | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        deterministic: _bool = False, output_layouts: Strs | None = None, parallel: _bool | None = None,
+        timeout: Float | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+        preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, *data: Nodes | ConstantLike, **arguments: Any) -> Any: ...
 

@@ -292,6 +292,54 @@ def test_pipelines_with_one_cache_use_the_values_of_each_other(encoded: Samples)
     assert report["cache_hits"] == 2 * len(encoded) + 5
 
 
+def test_deterministic_function_is_called_once_for_each_sample(encoded: Samples) -> None:
+    calls: list[int] = []
+
+    def invert(image: Any) -> Any:
+        calls_of_test().append(image.size)
+        return 255 - image
+
+    def describe(data: Any) -> Any:
+        inverted = fn.python_function(fn.decoders.image(data), function=invert, deterministic=True)
+        return fn.random_resized_crop(inverted, size=(32, 32))
+
+    calls_of_test = CallsOfTest(calls)
+    found = Run(describe).epochs(encoded)
+    assert len(calls) == len(encoded)
+    check_equal(found, Run(describe, 0).epochs(encoded))
+
+
+class CallsOfTest:
+    """Returns a list that isn't part of what a function computes."""
+
+    def __init__(self, calls: list[int]) -> None:
+        self._calls = calls
+
+    def __call__(self) -> list[int]:
+        return self._calls
+
+    def __reduce__(self) -> str:
+        return "CallsOfTest"
+
+
+def test_edited_function_is_called_again(encoded: Samples) -> None:
+    cache = ValueCache(1 << 27)
+
+    def described(factor: int) -> Callable[[Any], Any]:
+        def describe(data: Any) -> Any:
+            images = fn.decoders.image(data)
+            return fn.python_function(images, function=lambda image: image // factor, deterministic=True)
+
+        return describe
+
+    for factor in (2, 3, 2):
+        check_equal(
+            Run(described(factor), shared=cache).batch(encoded[:4]), Run(described(factor), 0).batch(encoded[:4])
+        )
+    assert (cache.report()["cache_hits"], cache.report()["cache_misses"]) == (4, 8)
+    cache.close()
+
+
 def test_times_of_operators_are_measured(encoded: Samples) -> None:
     run = Run(resized)
     run.epochs(encoded, 2)

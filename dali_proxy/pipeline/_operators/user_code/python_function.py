@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dali_proxy.pipeline._declaration import (
+    DETERMINISTIC,
     RANDOM_STATE,
     REQUIRED,
     Argument,
@@ -68,6 +69,13 @@ numbers are."""
                 Kind.FLOAT,
                 "Seconds that a call may take in a worker process. Then the process is killed, and the error "
                 "shows its stack. No limit by default.",
+            ),
+            Argument(
+                DETERMINISTIC,
+                Kind.BOOL,
+                "Promise that the outputs for a sample depend on nothing but this sample's inputs and the function's "
+                "code, so that a cache may keep them. The function isn't called for what the cache has.",
+                False,
             ),
             *arguments,
         ),

@@ -79,6 +79,7 @@ class Reports:
             report = self.stats()
             if not isinstance(client, Consumer):
                 report["loops"] = [_fields(each) for each in self._loops.values()]
+                report["host_id"] = id(self)  # jobs that share a host have a socket each
         elif message.subject == "graph":
             report = self._runner.variant.describe()
         elif message.subject == "trace" and isinstance(client, Consumer):

@@ -30,11 +30,13 @@ class MonitorClient:
 
     Attributes:
         pid: ID of the server's process.
+        host_id: number of the host within this process, once `stats` was called. Jobs may share a host.
     """
 
     def __init__(self, path: str) -> None:
         self._channel = open_monitor(path)
         self.pid = self._channel.peer_pid
+        self.host_id = 0
         self._lock = new_lock(Level.MONITOR_CLIENT, "monitor client")
         self._tokens = itertools.count(1)
         self._late: dict[int, str] = {}  # requests whose answers didn't come in time: their subjects, by token
@@ -76,7 +78,7 @@ class MonitorClient:
             ProxyError: the server is gone or doesn't answer.
         """
         report = self.request("stats")
-        loops = report.pop("loops")
+        loops, self.host_id = report.pop("loops"), report.pop("host_id")
         latency: dict[str, Latency] = {}
         ranks: dict[int, Latency] = {}
         slowest: dict[str, float] = {}

@@ -35,7 +35,7 @@ class Servers:
         self._last: tuple[float, list[Observation]] = (0.0, [])
 
     def observations(self, *, newer: bool = False) -> list[Observation]:
-        """Return an observation of each running server, in the order of their process IDs.
+        """Return an observation of each running server, in the order of their process IDs; jobs that share one are one.
 
         Args:
             newer: whether to observe now, even if the last observations were made a moment ago.
@@ -45,14 +45,15 @@ class Servers:
             if not newer and time.monotonic() < made + _INTERVAL:
                 return observations
             self._connect()
-            observations = []
+            found: dict[tuple[int, int], Observation] = {}
             for path, (client, observer) in list(self._connected.items()):
                 try:
-                    observations.append(observer.observe())
+                    observed = observer.observe()
+                    found.setdefault((client.pid, client.host_id), observed)
                 except (ProxyError, psutil.Error):  # it has ended
                     client.close()
                     del self._connected[path]
-            observations.sort(key=lambda each: each.pid)
+            observations = sorted(found.values(), key=lambda each: each.pid)
             self._last = time.monotonic(), observations
             return observations
 

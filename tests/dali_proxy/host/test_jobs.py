@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dali_proxy import DALIServer, DataLoader, NameTakenError, ServerClosedError
 from dali_proxy._common.named_sockets import named_socket
 from dali_proxy._host import attached
 from dali_proxy._host.control import ATTACH_KEY, CONTROL_CODEC, Failed, Greeting
+from dali_proxy._monitor.servers import Servers
 from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy.pipeline._ipc.connecting import connect
 from pipeline import fn, pipeline_def
@@ -186,6 +187,20 @@ def test_dataset_workers_belong_to_their_job() -> None:
         assert epoch(first) == epoch(second) == expected()
         first.stop()
         assert epoch(second) == expected()
+
+
+def test_monitors_show_a_host_once_that_jobs_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        DALIServer(noisy(), name="shared") as first,
+        DALIServer(noisy(), name="shared", attach=True) as second,
+        attach("shared", seed=8) as third,
+    ):
+        paths = [each.endpoint.path for each in (first, second, third)]
+        assert len(set(paths)) == 3
+        monkeypatch.setattr("dali_proxy._monitor.servers.find_sockets", lambda: paths)
+        with closing(Servers()) as servers:
+            observed = servers.observations()
+        assert [each.pid for each in observed] == [first.pid, first.pid]
 
 
 # Life -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks.cache epochs`` or ``policies``."""
+"""The command line: ``python -m benchmarks.cache epochs``, ``jobs`` or ``policies``."""
 
 from __future__ import annotations
 
@@ -10,25 +10,36 @@ import torch
 
 from benchmarks.cache.epochs import PIPELINES, measure_epochs
 from benchmarks.cache.files import KINDS
+from benchmarks.cache.jobs import measure_jobs, run_job
 from benchmarks.cache.policies import measure_policies
 
 
 def main() -> int:
     """Measure, and print the figures as JSON."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.cache", description=__doc__)
-    made.add_argument("what", choices=("epochs", "policies"))
+    made.add_argument("what", choices=("epochs", "jobs", "policies", "job"))
     made.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS), help="kinds of files")
     made.add_argument("--pipelines", nargs="+", choices=tuple(PIPELINES), default=list(PIPELINES), help="pipelines")
     made.add_argument("--files", type=int, default=256, help="number of files; an eighth of it for 4k")
     made.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
+    made.add_argument("--jobs", type=int, default=4, help="number of jobs")
+    made.add_argument("--epochs", type=int, default=4, help="epochs of each job")
+    for name in ("variant", "folder", "name"):
+        made.add_argument(f"--{name}", help="of one of the jobs, which `jobs` starts")
     options = made.parse_args()
     if options.what == "policies":
         print(json.dumps(measure_policies(), indent=2))
         return 0
     torch.set_num_threads(1)
+    if options.what == "job":
+        run_job(options.variant, options.folder, options.name, options.epochs)
+        return 0
     results = []
     for kind in options.kinds:
         count = max(options.files // (8 if kind == "4k" else 1), 1)
+        if options.what == "jobs":
+            results.append(measure_jobs(kind, count, options.jobs, options.epochs, options.rounds))
+            continue
         results += [measure_epochs(kind, name, count, options.rounds) for name in options.pipelines]
     print(json.dumps(results, indent=2))
     return 0

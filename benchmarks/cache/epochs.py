@@ -17,12 +17,12 @@ from benchmarks.crop import random_window
 from dali_proxy import Pipeline, fn, types
 
 _BATCH = 32
-_SIZE = 224
-_MEAN, _STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+SIZE = 224
+MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 
 
 def _crops(encoded: Any) -> Any:
-    return fn.random_resized_crop(fn.decoders.image(encoded), size=(_SIZE, _SIZE))
+    return fn.random_resized_crop(fn.decoders.image(encoded), size=(SIZE, SIZE))
 
 
 def _resized(encoded: Any) -> Any:
@@ -87,7 +87,7 @@ def _make(name: str, cache: int | str) -> Pipeline:
         images = PIPELINES[name](fn.external_source(name="encoded"))
         draws: dict[str, Any] = {"mirror": fn.random.coin_flip(), "crop_pos_x": fn.random.uniform(range=(0, 1))}
         pipe.set_outputs(
-            fn.crop_mirror_normalize(images, crop=(_SIZE, _SIZE), mean=_MEAN, std=_STD, dtype=types.FLOAT, **draws)
+            fn.crop_mirror_normalize(images, crop=(SIZE, SIZE), mean=MEAN, std=STD, dtype=types.FLOAT, **draws)
         )
     pipe.build()
     return pipe
@@ -107,10 +107,10 @@ def _cost(pipe: Pipeline, files: Sequence[Bytes]) -> float:
 
 def _torch_cost(name: str, files: Sequence[Bytes], known: dict[int, Any]) -> float:
     """Return the cost of an epoch of torch with a dictionary of decoded images, on the training's process."""
-    mean, scale = torch.tensor(_MEAN).view(1, 3, 1, 1), 1 / torch.tensor(_STD).view(1, 3, 1, 1)
+    mean, scale = torch.tensor(MEAN).view(1, 3, 1, 1), 1 / torch.tensor(STD).view(1, 3, 1, 1)
     begin = time.process_time()
     for order in _orders(len(files)):
-        batch = torch.empty((len(order), 3, _SIZE, _SIZE))
+        batch = torch.empty((len(order), 3, SIZE, SIZE))
         for position, index in enumerate(order):
             if index not in known:
                 decoded: Any = cv2.imdecode(files[index], cv2.IMREAD_COLOR)
@@ -119,16 +119,17 @@ def _torch_cost(name: str, files: Sequence[Bytes], known: dict[int, Any]) -> flo
                     ratio = 256 / min(image.shape[:2])
                     image = cv2.resize(image, None, fx=ratio, fy=ratio, interpolation=cv2.INTER_AREA)
                 known[index] = image
-            batch[position] = _cropped(known[index], name)
+            batch[position] = cropped(known[index], name)
         batch.sub_(mean).mul_(scale)
     return (time.process_time() - begin) / len(files) * 1e6
 
 
-def _cropped(image: np.ndarray, name: str) -> torch.Tensor:
+def cropped(image: np.ndarray, name: str) -> torch.Tensor:
+    """Return a random window of an image, CHW."""
     height, width = image.shape[:2]
     if name == "whole":
         x, y, width, height = random_window(width, height)
         window = torch.from_numpy(image[y : y + height, x : x + width]).permute(2, 0, 1)[None]
-        return functional.interpolate(window, (_SIZE, _SIZE), mode="bilinear", antialias=True)[0]
-    x, y = int(np.random.default_rng().integers(width - _SIZE + 1)), (height - _SIZE) // 2
-    return torch.from_numpy(image[y : y + _SIZE, x : x + _SIZE]).permute(2, 0, 1)
+        return functional.interpolate(window, (SIZE, SIZE), mode="bilinear", antialias=True)[0]
+    x, y = int(np.random.default_rng().integers(width - SIZE + 1)), (height - SIZE) // 2
+    return torch.from_numpy(image[y : y + SIZE, x : x + SIZE]).permute(2, 0, 1)

@@ -1,0 +1,144 @@
+"""Four jobs on one machine that train on the same files: with a server each, with a shared one, and with torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import psutil
+import torch
+
+from benchmarks.cache.epochs import MEAN, SIZE, STD, cropped
+from benchmarks.cache.files import draw_files
+from benchmarks.ranks import run_ranks, wait_for_others
+from dali_proxy import DALIServer, DataLoader, Pipeline, fn, types
+
+#: A server for each job, without a cache and with one; a shared one, for jobs with seeds of their own or equal ranks.
+VARIANTS = ("own", "own cache", "shared cache", "equal ranks", "torch")
+_BATCH = 32
+
+
+def measure_jobs(kind: str, count: int, jobs: int, epochs: int, rounds: int) -> dict[str, Any]:
+    """Return the samples per second of all jobs, their processor time per sample, and how many samples were decoded.
+
+    Args:
+        kind: kind of the files; see `KINDS`.
+        count: number of files.
+        jobs: number of jobs.
+        epochs: number of epochs of each job; the first one fills caches.
+        rounds: number of rounds, in which the variants take turns. The results are medians.
+    """
+    rows: dict[str, list[tuple[float, float, float]]] = {variant: [] for variant in VARIANTS}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, content in enumerate(draw_files(kind, count)):
+            Path(folder, f"{number:05}").write_bytes(content.tobytes())
+        for round_ in range(rounds):
+            for variant in VARIANTS:
+                name = f"benchmark-{os.getpid()}-{round_}-{VARIANTS.index(variant)}"
+                command = ["benchmarks.cache", "job", "--variant", variant, "--folder", folder, "--name", name]
+                results = [lines[0] for lines in run_ranks([*command, "--epochs", str(epochs)], jobs)]
+                processes: dict[str, float] = {}
+                for each in results:
+                    for pid, seconds in each["processor"].items():
+                        processes[pid] = max(processes.get(pid, 0.0), seconds)
+                samples = sum(each["samples"] for each in results)
+                decoded = max if variant in ("shared cache", "equal ranks") else sum
+                rows[variant].append(
+                    (
+                        samples / max(each["seconds"] for each in results),
+                        sum(processes.values()) / samples * 1e6,
+                        decoded(each["decoded"] for each in results),
+                    )
+                )
+                print(variant, *map(round, rows[variant][-1]), file=sys.stderr, flush=True)
+    names = ("samples per second", "microseconds of processor time", "decoded")
+    medians = {
+        variant: [round(statistics.median(each)) for each in zip(*row, strict=True)] for variant, row in rows.items()
+    }
+    return {"kind": kind, **{variant: dict(zip(names, each, strict=True)) for variant, each in medians.items()}}
+
+
+class Files(torch.utils.data.Dataset[Any]):
+    """The contents of the files of a folder, through a transform; or decoded by OpenCV, kept in a dictionary."""
+
+    def __init__(self, folder: str, transform: Any = None) -> None:
+        self.paths, self.transform = sorted(Path(folder).iterdir()), transform
+        self._known: dict[int, Any] = {}
+        self.decoded = 0
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.transform is not None:
+            return self.transform(self.paths[index].read_bytes())
+        if index not in self._known:
+            self.decoded += 1
+            decoded: Any = cv2.imdecode(np.fromfile(self.paths[index], np.uint8), cv2.IMREAD_COLOR)
+            self._known[index] = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+        image = cropped(self._known[index], "whole").float()
+        return (image - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+
+
+def run_job(variant: str, folder: str, name: str, epochs: int) -> None:
+    """Train as one of the jobs, and print its times."""
+    rank = int(os.environ["RANK"])
+    generator = torch.Generator().manual_seed(1 if variant == "equal ranks" else rank)
+    if variant == "torch":
+        dataset = Files(folder)
+        batches = torch.utils.data.DataLoader(dataset, _BATCH, shuffle=True, generator=generator)
+        _loop(batches, epochs, 0, lambda: dataset.decoded)
+        return
+    named = {"name": name, "attach": True} if variant in ("shared cache", "equal ranks") else {}
+    cache = 0 if variant == "own" else "4GB"
+    with DALIServer(_pipeline(1 if variant == "equal ranks" else rank), cache=cache, **named) as server:
+        loader = DataLoader(
+            server, Files(folder, server.proxy), batch_size=_BATCH, shuffle=True, generator=generator, num_workers=1
+        )
+
+        def decoded() -> int:
+            return server.stats().cache_misses if cache else epochs * len(loader.dataset)
+
+        _loop(loader, epochs, server.pid, decoded)
+
+
+def _pipeline(seed: int) -> Pipeline:
+    pipe = Pipeline(batch_size=_BATCH, num_threads=2, device_id=None, seed=seed)
+    with pipe:
+        images = fn.random_resized_crop(fn.decoders.image(fn.external_source(name="encoded")), size=(SIZE, SIZE))
+        pipe.set_outputs(
+            fn.crop_mirror_normalize(
+                images, crop=(SIZE, SIZE), mirror=fn.random.coin_flip(), mean=MEAN, std=STD, dtype=types.FLOAT
+            )
+        )
+    return pipe
+
+
+def _loop(batches: Iterable[Any], epochs: int, server: int | None, decoded: Any) -> None:
+    wait_for_others()
+    begin, before = time.perf_counter(), dict(_processor(server))
+    samples = sum(len(batch) for _ in range(epochs) for batch in batches)
+    seconds = time.perf_counter() - begin
+    spent = {pid: total - before.get(pid, 0.0) for pid, total in _processor(server)}
+    report = {"samples": samples, "seconds": seconds, "processor": spent, "decoded": decoded()}
+    print(json.dumps(report), flush=True)
+
+
+def _processor(server: int | None) -> Iterator[tuple[int, float]]:
+    """Return the processor time of this process, of those that it has started, and of the server, by process ID."""
+    own = psutil.Process()
+    found = {each.pid: each for each in [own, *own.children(recursive=True)]}
+    if server:
+        found[server] = psutil.Process(server)
+    for pid, process in found.items():
+        times = process.cpu_times()
+        yield pid, times.user + times.system

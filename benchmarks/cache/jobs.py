@@ -98,15 +98,14 @@ def run_job(variant: str, folder: str, name: str, epochs: int) -> None:
         batches = torch.utils.data.DataLoader(dataset, _BATCH, shuffle=True, generator=generator)
         _loop(batches, epochs, 0, lambda: dataset.decoded)
         return
-    named = {"name": name, "attach": True} if variant in ("shared cache", "equal ranks") else {}
+    named: dict[str, Any] = {"name": name, "attach": True} if variant in ("shared cache", "equal ranks") else {}
     cache = 0 if variant == "own" else "4GB"
     with DALIServer(_pipeline(1 if variant == "equal ranks" else rank), cache=cache, **named) as server:
-        loader = DataLoader(
-            server, Files(folder, server.proxy), batch_size=_BATCH, shuffle=True, generator=generator, num_workers=1
-        )
+        files = Files(folder, server.proxy)
+        loader = DataLoader(server, files, batch_size=_BATCH, shuffle=True, generator=generator, num_workers=1)
 
         def decoded() -> int:
-            return server.stats().cache_misses if cache else epochs * len(loader.dataset)
+            return server.stats().cache_misses if cache else epochs * len(files)
 
         _loop(loader, epochs, server.pid, decoded)
 

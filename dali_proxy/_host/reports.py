@@ -22,6 +22,7 @@ from dali_proxy.pipeline._external_source.parallel.launch import worker_pids
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operator_api.trace import profiler_trace
+from dali_proxy.pipeline._operators.decoding.image_warnings import damaged_images
 from dali_proxy.pipeline._video.video_pool import total_counters
 
 _MOST_WAITING = 64  # requests for samples
@@ -104,6 +105,7 @@ class Reports:
             **({} if self._cache is None else self._cache.report()),
             **self._machine.report(),
             **total_counters(),
+            "damaged": damaged_images(),
             "load": os.getloadavg()[0] / (os.cpu_count() or 1),
         }
 

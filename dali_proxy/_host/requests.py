@@ -17,6 +17,7 @@ from dali_proxy._transport.labels import clip, unpack_labels
 from dali_proxy._transport.origin import Origin
 from dali_proxy.pipeline._operator_api.request import Announcement, TensorList
 from dali_proxy.pipeline._rng import BatchKey
+from dali_proxy.pipeline._secrets import redacted
 from dali_proxy.pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
@@ -105,6 +106,13 @@ class Request(msgspec.Struct, eq=False, weakref=True):
         """Paths of the samples' files, if an input has paths; else empty."""
         paths = () if self.paths is None else [path.tobytes().rstrip(b"\0") for path in self.paths.samples]
         return tuple(b"" if b"\0" in path else path for path in paths)  # the content of a file isn't shown
+
+    def title(self, sample: int) -> str:
+        """Return what is known of a sample, for warnings."""
+        index = [f"dataset index {each}" for each in self.indices[sample : sample + 1] if each]
+        files = [repr(os.fsdecode(each)) for each in self.files[sample :: self.size] if each]
+        names = [f"sample name {each!r}" for each in self.names[sample : sample + 1] if each]
+        return redacted(", ".join(index + files + names)) or f"sample {sample}"
 
     def origin(self, samples: bool = True) -> Origin:
         """Return metadata for a consumer that runs the device stage.

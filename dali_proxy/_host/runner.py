@@ -214,9 +214,8 @@ class HostRunner:
             self._totals.end_stage(request, "queue")
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
-            run = BatchRequest(
-                request.size, inputs, request.key, partial(self._inputs_read, request), ahead=request.ahead
-            )
+            inputs_read = partial(self._inputs_read, request)
+            run = BatchRequest(request.size, inputs, request.key, inputs_read, ahead=request.ahead, title=request.title)
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
                 request.variant.submit(run, partial(self._done, request), on_caller=on_caller)

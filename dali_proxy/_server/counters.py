@@ -58,6 +58,7 @@ class Counters:
     batches: int = 0
     samples: int = 0
     errors: int = 0
+    damaged: int = 0
     dropped: int = 0
     shared: int = 0
     skipped: int = 0

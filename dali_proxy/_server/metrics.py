@@ -16,6 +16,7 @@ _COUNTERS = {
     "batches": "finished batches, including failed ones",
     "samples": "samples in finished batches",
     "errors": "failed batches",
+    "damaged": "JPEGs that are damaged in their middle and were decoded",
     "dropped": "batches that were no longer needed",
     "shared": "batches that got the result of an equal one",
     "skipped": "samples that on_error skipped",

@@ -215,6 +215,7 @@ class ServerStats(Counters):
         batches: number of finished batches, including failed ones.
         samples: number of samples in these batches.
         errors: number of failed batches.
+        damaged: number of decoded JPEGs that are damaged in their middle, so that a part of their pixels is wrong.
         dropped: number of batches that were no longer needed.
         shared: number of batches that got a copy of the result of an equal one, which another process had requested.
         skipped: number of samples that loaders of this process skipped (`on_error`), since the server was created.
@@ -333,6 +334,10 @@ class ServerStats(Counters):
         ]
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
+        if self.damaged:
+            lines.append(
+                f"damaged     {self.damaged:,} JPEGs are damaged in their middle: a part of their pixels is wrong"
+            )
         if self.video_used:
             lines.append(
                 f"video       {self.video_used:,} frames used, {self.video_decoded / self.video_used:.2f} decoded for "

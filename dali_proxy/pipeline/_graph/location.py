@@ -94,6 +94,11 @@ class SourceLocation:
         text = linecache.getline(code.co_filename, line).strip()
         return cls(code.co_filename, line, code.co_name, text, module)
 
+    def warn(self, message: str, category: type[Warning] = UserWarning) -> None:
+        """Warn the user: the warning belongs to this line."""
+        file, module = self.file or "<unknown>", self.module or "<unknown>"
+        warnings.warn_explicit(message, category, file, self.line, module, _SHOWN.setdefault(file, {}))
+
     @property
     def short(self) -> str:
         """The file's name and the line, as in "train.py:12"."""
@@ -174,6 +179,4 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn the user: the warning belongs to the line of `SourceLocation.from_caller`."""
-    at = SourceLocation.from_caller()
-    file, module = at.file or "<unknown>", at.module or "<unknown>"
-    warnings.warn_explicit(message, category, file, at.line, module, _SHOWN.setdefault(file, {}))
+    SourceLocation.from_caller().warn(message, category)

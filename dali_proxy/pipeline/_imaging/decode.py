@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import cv2
@@ -42,6 +43,7 @@ from dali_proxy.pipeline._size_limit import check_image
 from dali_proxy.pipeline.errors import DecodeError
 
 Array = npt.NDArray[Any]
+Warn = Callable[[str], object]
 Pixels = npt.NDArray[np.uint8]
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
@@ -69,10 +71,12 @@ _GUESSED = (
     *("Bogus", "Corrupt JPEG data: bad", "Corrupt JPEG data: found", "Corrupt JPEG data: premature"),
     *("Invalid JPEG file structure", "Unsupported marker type"),
 )
-_DAMAGED = (
+#: Warning of a JPEG some of whose pixels are guessed.
+DAMAGED = (
     "a JPEG is damaged in its middle, so a part of its pixels is wrong. DALI and OpenCV don't report this, either; "
     "`jpeginfo -c` finds such files"
 )
+_warn_caller = partial(warnings.warn, stacklevel=3)  # the line that calls `decode`
 _SIGNED = 2  # samples of a TIFF
 _PREMULTIPLIED = 1  # alpha by which the colors of a TIFF are multiplied
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
@@ -91,6 +95,7 @@ def decode(
     palette_indices: bool = False,
     dtype: npt.DTypeLike = np.uint8,
     out: Array | None = None,
+    warn: Warn = _warn_caller,
 ) -> Array:
     """Decode an image to HWC pixels of uint8 or another dtype.
 
@@ -112,6 +117,7 @@ def decode(
         palette_indices: whether an image with a palette is decoded to one channel with its indices, not scaled.
         dtype: dtype of the result; dtypes of more than 8 bits keep the precision of 16-bit files.
         out: output array, of the resulting shape and dtype.
+        warn: gets the text of each warning.
 
     Returns:
         `out`, or a new array; with `region`, a view of a new array.
@@ -155,11 +161,11 @@ def decode(
         elif indices is not None:
             pixels = indices
         elif info.format == "jpeg" and info.channels != 4:
-            pixels = _decode_jpeg(
-                view, info, stored, fancy_upsampling, fast_idct and orientation == 1, min_size, out if final else None
-            )
+            fast_idct = fast_idct and orientation == 1
+            target = out if final else None
+            pixels = _decode_jpeg(view, info, stored, fancy_upsampling, fast_idct, min_size, target, warn)
         else:
-            pixels = _decode_other(view, info, stored, scaled, out if final else None)
+            pixels = _decode_other(view, info, stored, scaled, out if final else None, warn)
     except (cv2.error, MemoryError) as error:
         raise DecodeError(f"decoding failed: {error}") from error
     pixels = orient(pixels, orientation)
@@ -231,6 +237,7 @@ def _decode_jpeg(
     fast_idct: bool,
     min_size: tuple[int, int] | None,
     out: Pixels | None,
+    warn: Warn,
 ) -> Pixels:
     colors = "GRAY" if info.channels == 1 and kind == "ANY_DATA" else kind
     colors = colors if colors in ("GRAY", "BGR") else "RGB"
@@ -256,11 +263,11 @@ def _decode_jpeg(
         stored = "GRAY" if info.channels == 1 else "RGB"
         if "color conversion" in str(error) and colors != stored:
             # libjpeg-turbo doesn't convert the colors of lossless JPEGs.
-            return convert_color(_decode_jpeg(view, info, stored, True, False, None, None), stored, colors)
+            return convert_color(_decode_jpeg(view, info, stored, True, False, None, None, warn), stored, colors)
         if not _is_warning(view, error):
             out = _decode_with_opencv(view, colors, error)
         if str(error).startswith(_GUESSED):
-            warnings.warn(_DAMAGED, stacklevel=1)
+            warn(DAMAGED)
     return out
 
 
@@ -312,7 +319,7 @@ def _with_channels(pixels: Array) -> Array:
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out: Array | None) -> Array:
+def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out: Array | None, warn: Warn) -> Array:
     """Decode an image that isn't a JPEG, possibly to an array; `wide` keeps values of more than 8 bits."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
@@ -326,7 +333,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out:
         if is_stored and info.channels in (3, 4):
             return _decode_stored_tiff(view, info, kind, wide, tags)
     if wanted == "GRAY" and is_palette_png(view):
-        warnings.warn(_PALETTE_ADVICE, stacklevel=1)
+        warn(_PALETTE_ADVICE)
     if info.format in _OPENCV_FORMATS:
         # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)

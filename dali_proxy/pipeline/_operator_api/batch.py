@@ -269,6 +269,12 @@ class Batch:
         """Return the origin of an operator's first failed sample in its data set, such as a file name; may be empty."""
         return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""
 
+    def title(self, node: GraphNode, sample: int) -> str:
+        """Return the name of a sample of an operator's first input, for warnings: its file or dataset index, if known."""
+        position = sample if self.positions is None else int(self.positions[sample])
+        source = self.reads.source_info(node.inputs[0], position)
+        return repr(source) if source else self.request.title(position)
+
     def in_full_batch(self, failures: Sequence[SampleFailure]) -> tuple[SampleFailure, ...]:
         """Return failures of samples of this batch with their positions in the full batch."""
         positions = self.positions

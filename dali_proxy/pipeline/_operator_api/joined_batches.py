@@ -16,7 +16,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.outputs import Outputs
 from dali_proxy.pipeline._operator_api.request import BatchRequest, TensorList
 from dali_proxy.pipeline._rng import RandomNumbers
-from dali_proxy.pipeline.errors import PipelineError
+from dali_proxy.pipeline.errors import PipelineError, SampleIndexError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 
@@ -46,6 +46,13 @@ class JoinedBatch(BatchView):
 
     def sample_starts(self, node: GraphNode) -> Array:
         raise PipelineError("several batches have no common random numbers")
+
+    def title(self, node: GraphNode, sample: int) -> str:
+        for member, batch in self.parts(node):
+            if sample < batch.size:
+                return batch.title(member, sample)
+            sample -= batch.size
+        raise SampleIndexError("the batches have fewer samples")
 
     def _joined(self, node: GraphNode, draw: Callable[[Batch, GraphNode], Array]) -> Array:
         return np.concatenate([draw(batch, member) for member, batch in self.parts(node)])

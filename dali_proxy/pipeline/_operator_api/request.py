@@ -98,6 +98,7 @@ class BatchRequest(msgspec.Struct, frozen=True, eq=False):
         branch: if these are the samples of a branch: the size of the whole batch, and their positions in it. Their
             random numbers are then the same as without the branch.
         ahead: what operators were told of the batch before it began, by their index; see `LooksAhead`.
+        title: function that returns the name of a sample, given its position, for warnings.
     """
 
     batch_size: int
@@ -107,6 +108,7 @@ class BatchRequest(msgspec.Struct, frozen=True, eq=False):
     random_states: Mapping[int, RandomState] = {}
     branch: tuple[int, npt.NDArray[np.int64]] | None = None
     ahead: Mapping[int, Announcement] = {}
+    title: Callable[[int], str] = "sample {}".format
 
 
 class BatchResult(msgspec.Struct, frozen=True, eq=False):

@@ -69,6 +69,7 @@ class SequenceLoader(Loader):
             if node.argument(name) < 1:
                 raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {node.argument(name)}")
         self._type: DALIImageType = node.argument("image_type")
+        self._warn = node.location.warn
         if self._type is DALIImageType.YCbCr:
             raise ArgumentValueError("argument 'image_type' must be RGB, BGR, GRAY or ANY_DATA, not YCbCr")
         self._root: str = node.argument("file_root")
@@ -136,5 +137,5 @@ class SequenceLoader(Loader):
         """Return a frame: `target`, or an array of another shape."""
         if target is not None:
             with suppress(ValueError):  # another shape
-                return decode(content, output_type=self._type, out=target)
-        return decode(content, output_type=self._type)
+                return decode(content, output_type=self._type, out=target, warn=self._warn)
+        return decode(content, output_type=self._type, warn=self._warn)

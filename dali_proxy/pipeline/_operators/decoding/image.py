@@ -36,6 +36,7 @@ from dali_proxy.pipeline._operators.decoding.image_batches import (
     regions_of,
     shown_sizes,
 )
+from dali_proxy.pipeline._operators.decoding.image_warnings import ImageWarnings
 from dali_proxy.pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from dali_proxy.pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
@@ -104,13 +105,15 @@ class ImageDecoder(BatchOperator):
         self._channels = channels_of(node.argument("output_type"))
         self._reading_gpu = setup.reading_gpu
         self._buffers = BufferPool(pin_for=self._reading_gpu)
-        self._limit = image_limit()
+        self._limit, self._warnings = image_limit(), ImageWarnings(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         encoded = encoded_batch(inputs[0])
         regions = regions_of(self.node, batch, encoded, inputs[1:])
         output = self._allocate(batch, encoded, regions)
-        images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, self._limit, output)
+        images = decode_images(
+            batch, encoded, np.arange(len(encoded)), regions, self._options, self._limit, self._warnings, output
+        )
         return [TensorListCPU(images, "HWC") if output is None else output]
 
     def _allocate(
@@ -150,7 +153,7 @@ class MixedImageDecoder(GpuOperator):
         self._options = decoding_options(node)
         self.dtype = self._options["dtype"]
         self._output_type = node.argument("output_type")
-        self._limit = image_limit()
+        self._limit, self._warnings = image_limit(), ImageWarnings(node)
         assert setup.device_id is not None
         self._decoder = ImageBatchDecoder(
             setup.device_id,
@@ -226,7 +229,7 @@ class MixedImageDecoder(GpuOperator):
         Raises:
             OperatorError: images can't be decoded; the error lists them.
         """
-        images = decode_images(batch, encoded, which, regions, self._options, self._limit)
+        images = decode_images(batch, encoded, which, regions, self._options, self._limit, self._warnings)
         return upload(batch, TensorListCPU(images, "HWC"))
 
     def _output(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from dali_proxy.pipeline._imaging import decode, peek
 from dali_proxy.pipeline._imaging.jpeg_region import decode_regions
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import as_pipeline_error, fail
+from dali_proxy.pipeline._operators.decoding.image_warnings import ImageWarnings
 from dali_proxy.pipeline._operators.geometry.crop_arguments import CropWindows
 from dali_proxy.pipeline._operators.geometry.random_windows import RandomWindows
 from dali_proxy.pipeline._operators.geometry.slice_arguments import SliceWindows, positional
@@ -60,6 +62,7 @@ def decode_images(
     regions: Int64s | None,
     options: Mapping[str, Any],
     limit: float,
+    warnings: ImageWarnings,
     output: TensorListCPU | None = None,
 ) -> list[Array]:
     """Decode some images of a batch on the threads of the CPU stage.
@@ -71,6 +74,7 @@ def decode_images(
         regions: windows of the images of the batch, as `regions_of` returns them; None for full images.
         options: further arguments of `decode`.
         limit: largest size of an image in bytes; see `image_limit`.
+        warnings: gets the decoder's warnings.
         output: memory for the images of the batch; None for new memory.
 
     Returns:
@@ -105,8 +109,9 @@ def decode_images(
         for sample in group[~done].tolist():
             window = None if regions is None or regions[sample, 0] < 0 else tuple(regions[sample].tolist())
             target = None if output is None else output.samples[sample]
+            warn = partial(warnings.show, batch, sample)
             try:
-                images[sample] = decode(encoded.arrays[sample], region=window, out=target, **options)
+                images[sample] = decode(encoded.arrays[sample], region=window, out=target, warn=warn, **options)
             except Exception as error:  # noqa: BLE001 - it belongs to the sample
                 pass_on_interrupt(error)
                 failures.append((sample, as_pipeline_error(error)))

@@ -1,0 +1,73 @@
+"""Warnings of image decoders name the image and the user's line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_proxy.pipeline._operators.decoding.image_warnings import damaged_images
+from pipeline import Pipeline, fn, types
+from tests.pipeline.imaging.images import encodings, pillow, smooth
+
+
+def jpeg(seed: int, damaged: bool) -> bytes:
+    encoded = bytearray(pillow(smooth(100, 120, seed=seed), "JPEG", quality=90))
+    if damaged:
+        middle = encoded.index(b"\xff\xda") + 500
+        encoded[middle : middle + 8] = b"\xaa\xff\xd0\xaa" * 2  # restart markers where none may be
+    return bytes(encoded)
+
+
+def run(graph: Any, batches: list[list[bytes]]) -> None:
+    with Pipeline(batch_size=30, num_threads=2, device_id=None) as pipe:
+        pipe.set_outputs(graph())
+    try:
+        for batch in batches:
+            if batch:
+                pipe.feed_input("files", [np.frombuffer(each, np.uint8) for each in batch])
+            pipe.run()
+    finally:
+        pipe.close()
+
+
+def gray(**options: Any) -> Any:
+    return fn.decoders.image(fn.external_source(name="files"), output_type=types.GRAY, **options)
+
+
+def test_damaged_jpegs_are_named_and_counted(recwarn: pytest.WarningsRecorder) -> None:
+    before = damaged_images()
+    run(gray, [[jpeg(seed, damaged=seed in (1, 4)) for seed in range(6)]] * 2)
+    found = {str(each.message).partition(": a JPEG is damaged in its middle")[0] for each in recwarn}
+    assert found == {"fn.decoders.image, sample 1", "fn.decoders.image, sample 4"}
+    assert {each.filename for each in recwarn} == {__file__}
+    assert len(recwarn) == 2
+    assert damaged_images() - before == 4
+
+
+def test_damaged_jpegs_are_named_up_to_a_limit(recwarn: pytest.WarningsRecorder) -> None:
+    before = damaged_images()
+    run(gray, [[jpeg(0, damaged=True)] * 30])
+    assert 20 <= len(recwarn) <= 21  # two threads
+    assert damaged_images() - before == 30
+    assert any("Further ones are only counted" in str(each.message) for each in recwarn)
+
+
+def test_damaged_jpeg_of_a_reader_is_named_by_its_path(tmp_path: Path) -> None:
+    for seed in range(3):
+        (tmp_path / f"{seed}.jpg").write_bytes(jpeg(seed, damaged=seed == 2))
+
+    def graph() -> Any:
+        encoded, _ = fn.readers.file(files=[str(tmp_path / f"{seed}.jpg") for seed in range(3)])
+        return fn.decoders.image(encoded, output_type=types.GRAY)
+
+    with pytest.warns(UserWarning, match=rf"fn\.decoders\.image, '{tmp_path / '2.jpg'}': a JPEG is damaged"):
+        run(graph, [[]])
+
+
+def test_palette_is_warned_of_once(recwarn: pytest.WarningsRecorder) -> None:
+    run(gray, [[encodings()["png palette"]] * 3] * 2)
+    assert len(recwarn) in (1, 2)  # two threads
+    assert "a PNG with a palette was decoded to the gray of its colors" in str(recwarn[0].message)

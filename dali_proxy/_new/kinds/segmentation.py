@@ -1,7 +1,7 @@
 """Train a segmentation network.
 
 The folder of --data has train/ and val/, each with images/ (JPEG or PNG) and masks/ (PNG of the same names). The pixels
-of a mask are numbers of classes; 255 is ignored.
+of a mask are numbers of classes, of 8 or 16 bits; IGNORED is ignored.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dali_proxy import dynamic, types
 SCORE = "IoU"
 CLASSES = 3  # with the background, 0
 IGNORED = 255
+MASKS = types.UINT8  # types.UINT16 if the masks have 16 bits
 SIZE = 96  # height and width of the network's input
 DECODER = "cpu"  # "gpu" decodes on the GPU, where the batches stay
 NORMAL: dict[str, Any] = {"mean": [123.7, 116.3, 103.5], "std": [58.4, 57.1, 57.4]}
@@ -36,7 +37,13 @@ class Samples(torch.utils.data.Dataset[Any]):
         self.masks = folder / "masks"
         self.transform = transform
         for path in self.images[:8]:
-            classes = np.unique(np.array(Image.open(self.masks / f"{path.stem}.png")))
+            with Image.open(self.masks / f"{path.stem}.png") as mask:
+                classes, mode = np.unique(np.array(mask)), mask.mode
+            if mode not in (("L", "P") if MASKS == types.UINT8 else ("I", "I;16")):
+                raise ValueError(
+                    f"the mask of {path.name} has PIL's mode {mode}, MASKS is {MASKS}: set types.UINT8 for masks with "
+                    "a palette or 8 bits (P, L) and types.UINT16 for 16 bits (I;16, I); convert others to L"
+                )
             if classes[classes != IGNORED].max(initial=0) >= CLASSES:
                 raise ValueError(f"the mask of {path.name} has the values {classes.tolist()[:9]}, CLASSES is {CLASSES}")
 
@@ -54,7 +61,7 @@ def augment(image: Any, mask: Any) -> Any:
     mirror = dynamic.random.coin_flip()
     image = dynamic.decoders.image_slice(image, start=start, shape=shape, axes=[0, 1], device=DECODER)
     image = dynamic.resize(image, size=(SIZE, SIZE))
-    mask = dynamic.decoders.image(mask, output_type=types.GRAY, palette_indices=True, device=DECODER)
+    mask = dynamic.decoders.image(mask, output_type=types.GRAY, palette_indices=True, dtype=MASKS, device=DECODER)
     mask = dynamic.slice(mask, start=start, shape=shape, axes=[0, 1])
     mask = dynamic.resize(mask, size=(SIZE, SIZE), interp_type=types.INTERP_NN)  # never mix classes
     return dynamic.crop_mirror_normalize(image, mirror=mirror, **NORMAL), dynamic.flip(mask, horizontal=mirror)
@@ -63,7 +70,7 @@ def augment(image: Any, mask: Any) -> Any:
 def prepare(image: Any, mask: Any) -> Any:
     """Return a whole image, CHW, and its mask, HW1, for the validation."""
     image = dynamic.resize(dynamic.decoders.image(image, device=DECODER), size=(SIZE, SIZE))
-    mask = dynamic.decoders.image(mask, output_type=types.GRAY, palette_indices=True, device=DECODER)
+    mask = dynamic.decoders.image(mask, output_type=types.GRAY, palette_indices=True, dtype=MASKS, device=DECODER)
     mask = dynamic.resize(mask, size=(SIZE, SIZE), interp_type=types.INTERP_NN)
     return dynamic.crop_mirror_normalize(image, **NORMAL), mask
 
@@ -85,7 +92,7 @@ def compute_loss(network: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
 def compute_scores(network: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
     """Return for each sample the intersection over union, as the mean of the classes other than the background."""
     images, masks = batch
-    guesses, truth = network(images).argmax(dim=1), masks.squeeze(-1)
+    guesses, truth = network(images).argmax(dim=1), masks.squeeze(-1).long()
     guesses[truth == IGNORED] = IGNORED
     ious = []
     for label in range(1, CLASSES):

@@ -20,7 +20,7 @@ import simplejpeg
 from PIL import Image, ImageChops
 
 from dali_proxy.pipeline._imaging.convert import convert_color
-from dali_proxy.pipeline._imaging.depth import rescale
+from dali_proxy.pipeline._imaging.depth import full_scale, rescale
 from dali_proxy.pipeline._imaging.formats import FORMATS, peek
 from dali_proxy.pipeline._imaging.info import (
     MOST_SCANS,
@@ -55,7 +55,8 @@ _OPENCV_FLAGS = {
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
-_PNG_COLOR_TYPE, _PNG_PALETTE = 25, 3  # position in the file, and its value for pixels that are indices of a palette
+# Positions in the file, and the color type of pixels that are indices of a palette.
+_PNG_BITS, _PNG_COLOR_TYPE, _PNG_PALETTE = 24, 25, 3
 _PALETTE_ADVICE = (
     "a PNG with a palette was decoded to the gray of its colors. If it is a mask, its classes are the indices: pass "
     "palette_indices=True to the decoder, or read them in the dataset, with np.asarray(PIL.Image.open(file))"
@@ -77,7 +78,7 @@ DAMAGED = (
     "`jpeginfo -c` finds such files"
 )
 _warn_caller = partial(warnings.warn, stacklevel=3)  # the line that calls `decode`
-_SIGNED = 2  # samples of a TIFF
+_SIGNED, _FLOATS = 2, 3  # samples of a TIFF
 _PREMULTIPLIED = 1  # alpha by which the colors of a TIFF are multiplied
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
 _WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
@@ -148,7 +149,11 @@ def decode(
             raise DecodeError(f"the JPEG has more than {MOST_SCANS} scans, each of which is as much work as an image")
         # Without further steps, decode directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled
-        indices = _palette_indices(view, info) if palette_indices and info.format != "jpeg" else None
+        indices = None
+        if palette_indices and info.format != "jpeg":
+            indices = _palette_indices(view, info)
+            if indices is None:
+                _check_classes(view, info, np.dtype(dtype), warn)
         window = None
         if region is not None:
             shape = info.shape[:2] if adjust_orientation else (info.height, info.width)
@@ -419,6 +424,30 @@ def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
     except DecodeError:  # a TIFF that only OpenCV reads
         return None
     return _loaded(view, info, lambda image: _with_channels(np.array(image))) if has_palette else None
+
+
+def _check_classes(view: memoryview, info: ImageInfo, dtype: np.dtype[Any], warn: Warn) -> None:
+    """Warn if the classes of a mask without a palette are scaled, because the dtype has another range than the file."""
+    if info.format == "png":
+        white = (1 << view[_PNG_BITS]) - 1
+    elif info.format == "tiff":
+        tags = tiff_tags(view)
+        if tags.get(TiffTag.SAMPLE_FORMAT) == _FLOATS:
+            return  # they have no range
+        white = (1 << tags.get(TiffTag.BITS, 1)) - 1
+    else:
+        with open_image(view) as image:
+            white = 1 if image.mode == "1" else 65535 if image.mode in _WIDE_MODES else 255
+        white = pnm_maximum(view) or white
+    factor = full_scale(dtype) / white
+    if factor == 1:
+        return
+    change = f"multiplied by {factor:g}" if factor > 1 else f"divided by {1 / factor:g}, so that classes become equal"
+    remedy = (
+        f"divide them by {factor:g}" if factor > 1 else "read it in the dataset, with np.asarray(PIL.Image.open(file))"
+    )
+    remedy = {255: "pass dtype=types.UINT8", 65535: "pass dtype=types.UINT16"}.get(white, remedy)
+    warn(f"a mask with values up to {white} was decoded to {dtype}: as in DALI, its values were {change}; {remedy}")
 
 
 def _loaded(view: memoryview, info: ImageInfo, pixels_of: Callable[[Image.Image], Array]) -> Array:

@@ -270,7 +270,7 @@ class Batch:
         return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""
 
     def title(self, node: GraphNode, sample: int) -> str:
-        """Return the name of a sample of an operator's first input, for warnings: its file or dataset index, if known."""
+        """Return the name of a sample of an operator's first input, for warnings: its file or index, if known."""
         position = sample if self.positions is None else int(self.positions[sample])
         source = self.reads.source_info(node.inputs[0], position)
         return repr(source) if source else self.request.title(position)

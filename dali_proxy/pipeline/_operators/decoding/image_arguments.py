@@ -35,8 +35,8 @@ DECODER_ARGUMENTS = (
         "palette_indices",
         Kind.BOOL,
         "Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, "
-        "these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't "
-        "have this argument.",
+        "these are the classes. Images without a palette are decoded as usual, with a warning if `dtype` scales their "
+        "values: pass UINT16 for masks of 16 bits. Needs GRAY or ANY_DATA. DALI doesn't have this argument.",
         False,
     ),
     Argument("adjust_orientation", Kind.BOOL, "Rotate and flip the image according to its EXIF orientation.", True),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._imaging import decode
 from dali_proxy.pipeline._operators.decoding.image_warnings import damaged_images
 from pipeline import Pipeline, fn, types
 from tests.pipeline.imaging.images import encodings, pillow, smooth
@@ -71,3 +73,44 @@ def test_palette_is_warned_of_once(recwarn: pytest.WarningsRecorder) -> None:
     run(gray, [[encodings()["png palette"]] * 3] * 2)
     assert len(recwarn) in (1, 2)  # two threads
     assert "a PNG with a palette was decoded to the gray of its colors" in str(recwarn[0].message)
+
+
+def mask(kind: str) -> bytes:
+    """Return a mask with the classes 0 and 1, in one of several forms."""
+    classes = np.arange(20, dtype=np.uint16).reshape(4, 5) % 2
+    if kind.endswith("1"):
+        return pillow(classes.astype(np.bool_), kind[:-1])
+    return pillow(classes if kind.endswith("16") else classes.astype(np.uint8), kind.rstrip("168"))
+
+
+@pytest.mark.parametrize("output_type", [types.GRAY, types.ANY_DATA])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "message"),
+    [
+        *(
+            (f"{name}16", types.UINT8, r"divided by 257, .*pass dtype=types\.UINT16")
+            for name in ("PNG", "TIFF", "JPEG2000")
+        ),
+        *((f"{name}8", types.UINT16, r"multiplied by 257; pass dtype=types\.UINT8") for name in ("PNG", "WEBP")),
+        *((f"{name}1", types.UINT8, "multiplied by 255; divide them by 255") for name in ("PNG", "TIFF", "PPM", "BMP")),
+        *((f"{name}8", types.UINT8, "") for name in ("PNG", "TIFF", "PPM", "BMP")),
+        *((f"{name}16", types.UINT16, "") for name in ("PNG", "TIFF", "JPEG2000")),
+    ],
+)
+def test_scaled_classes_of_a_mask_are_warned_of(kind: str, dtype: Any, output_type: Any, message: str) -> None:
+    shown: list[str] = []
+    options = {"output_type": output_type, "dtype": np.dtype(dtype.name.lower())}
+    decode(mask(kind), palette_indices=True, warn=shown.append, **options)
+    assert len(shown) == bool(message)
+    assert not message or re.search(message, shown[0])
+    decode(mask(kind), warn=shown.append, **options)  # an ordinary image: as in DALI
+    assert len(shown) == bool(message)
+
+
+def test_classes_of_16_bits_are_kept_as_uint16() -> None:
+    with pytest.warns(
+        UserWarning, match=r"sample 0: a mask with values up to 65535 was decoded to uint8: .*divided by 257"
+    ):
+        run(lambda: gray(palette_indices=True), [[mask("PNG16")]])
+    kept = decode(mask("PNG16"), output_type="GRAY", palette_indices=True, dtype=np.uint16)
+    assert set(np.unique(kept)) == {0, 1}

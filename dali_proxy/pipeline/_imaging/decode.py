@@ -44,6 +44,7 @@ from dali_proxy.pipeline.errors import DecodeError
 
 Array = npt.NDArray[Any]
 Warn = Callable[[str], object]
+Narrow = Callable[[Array], Array]
 Pixels = npt.NDArray[np.uint8]
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
@@ -101,8 +102,9 @@ def decode(
     """Decode an image to HWC pixels of uint8 or another dtype.
 
     As in DALI, a damaged image raises an error if the decoder can't recover all pixels; a truncated JPEG always raises
-    one. The decoder doesn't detect damage in a JPEG's compressed data that it can recover from. Values are scaled to
-    the range of the dtype, floats to 0..1. Transparency is dropped, not blended, except with ``ANY_DATA``.
+    one. The decoder doesn't detect damage in a JPEG's compressed data that it can recover from. Integers are scaled to
+    the range of the dtype, for floats to 0..1. Floats are kept, or clipped to 0..1 and scaled. Transparency is dropped,
+    not blended, except with ``ANY_DATA``.
 
     Args:
         encoded: 1-D uint8 array or bytes, in one of `FORMATS` or another that pillow reads; of a GIF, the first frame.
@@ -170,7 +172,8 @@ def decode(
             target = out if final else None
             pixels = _decode_jpeg(view, info, stored, fancy_upsampling, fast_idct, min_size, target, warn)
         else:
-            pixels = _decode_other(view, info, stored, scaled, out if final else None, warn)
+            narrow: Narrow = _unchanged if scaled else partial(_scaled, dtype=np.uint8, warn=warn)
+            pixels = _decode_other(view, info, stored, narrow, out if final else None, warn)
     except (cv2.error, MemoryError) as error:
         raise DecodeError(f"decoding failed: {error}") from error
     pixels = orient(pixels, orientation)
@@ -178,7 +181,7 @@ def decode(
         y, x, height, width = region
         pixels = pixels[y : y + height, x : x + width]
     if scaled:
-        pixels = rescale(pixels, dtype, ycbcr=ycbcr) if indices is None else pixels.astype(dtype)
+        pixels = _scaled(pixels, dtype, warn, ycbcr=ycbcr) if indices is None else pixels.astype(dtype)
     if out is None:
         return pixels
     if pixels is not out:
@@ -324,8 +327,22 @@ def _with_channels(pixels: Array) -> Array:
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out: Array | None, warn: Warn) -> Array:
-    """Decode an image that isn't a JPEG, possibly to an array; `wide` keeps values of more than 8 bits."""
+def _unchanged(pixels: Array) -> Array:
+    return pixels
+
+
+def _scaled(pixels: Array, dtype: npt.DTypeLike, warn: Warn, *, ycbcr: bool = False) -> Array:
+    """Scale samples to the range of a dtype; warn of floats that it doesn't have."""
+    if pixels.dtype.kind == "f" and np.dtype(dtype).kind != "f" and ((pixels < 0) | (pixels > 1)).any():
+        warn(
+            f"an image of floats from {np.nanmin(pixels):g} to {np.nanmax(pixels):g} was decoded to {np.dtype(dtype)}: "
+            "as in DALI, its values were clipped to 0 to 1, and scaled; pass dtype=types.FLOAT to keep them"
+        )
+    return rescale(pixels, dtype, ycbcr=ycbcr)
+
+
+def _decode_other(view: memoryview, info: ImageInfo, kind: str, narrow: Narrow, out: Array | None, warn: Warn) -> Array:
+    """Decode an image that isn't a JPEG, possibly to an array; `narrow` may convert values of more than 8 bits."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
     if info.format == "tiff":
@@ -333,10 +350,10 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out:
         if tags.get(TiffTag.SAMPLE_FORMAT) == _SIGNED:
             raise DecodeError("the TIFF has signed samples, whose black and white aren't defined")
         if is_banded(tags):
-            return _from_bands(decode_bands(view, tags), kind, wide)
+            return _from_bands(decode_bands(view, tags), kind, narrow)
         is_stored = tags.get(TiffTag.BITS, 1) > 8 or tags.get(TiffTag.EXTRA_SAMPLES) == _PREMULTIPLIED
         if is_stored and info.channels in (3, 4):
-            return _decode_stored_tiff(view, info, kind, wide, tags)
+            return _decode_stored_tiff(view, info, kind, narrow, tags)
     if wanted == "GRAY" and is_palette_png(view):
         warn(_PALETTE_ADVICE)
     if info.format in _OPENCV_FORMATS:
@@ -346,9 +363,9 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool, out:
     if found is not None and info.format == "ppm":
         found = _with_full_range(found, pnm_maximum(view))
     if found is None:
-        pixels = _decode_with_pillow(view, info, wanted, wide)
+        pixels = _decode_with_pillow(view, info, wanted, narrow)
     else:
-        pixels = _with_channels(found if wide else rescale(found, np.uint8))
+        pixels = _with_channels(narrow(found))
         if pixels.shape[2] == 4 and info.channels == 4:
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGBA)
         elif pixels.shape[2] == 4:
@@ -373,7 +390,7 @@ def _with_full_range(pixels: Array, maximum: int) -> Array:
     return np.rint(np.minimum(pixels, maximum) * (white / maximum)).astype(pixels.dtype)
 
 
-def _decode_stored_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool, tags: dict[int, int]) -> Array:
+def _decode_stored_tiff(view: memoryview, info: ImageInfo, kind: str, narrow: Narrow, tags: dict[int, int]) -> Array:
     """Decode a TIFF to its stored colors, by OpenCV.
 
     pillow reduces colors of more than 8 bits to 8 bits, refuses floats, and divides colors by alpha if the file says
@@ -386,15 +403,15 @@ def _decode_stored_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool
         raise DecodeError("the TIFF has colors of more than 8 bits, or multiplied by alpha, in an unsupported form")
     pixels = found[:, :, [2, 1, 0, 3][: found.shape[2]]]
     pixels = _turned_back(pixels if kind == "ANY_DATA" else _from_rgb(pixels[:, :, :3], kind), info.orientation)
-    return np.ascontiguousarray(pixels if wide else rescale(pixels, np.uint8))
+    return np.ascontiguousarray(narrow(pixels))
 
 
-def _from_bands(bands: Array, kind: str, wide: bool) -> Array:
+def _from_bands(bands: Array, kind: str, narrow: Narrow) -> Array:
     """Convert bands to an output type: the first three are colors, and the first of two is gray."""
     if kind != "ANY_DATA":
         first = bands[:, :, :3] if bands.shape[2] > 2 else np.repeat(bands[:, :, :1], 3, axis=2)
         bands = first[:, :, :1] if kind == "GRAY" and bands.shape[2] == 2 else _from_rgb(first, kind)
-    return np.ascontiguousarray(bands if wide else rescale(bands, np.uint8))
+    return np.ascontiguousarray(narrow(bands))
 
 
 def _turned_back(pixels: Array, orientation: int) -> Array:
@@ -407,8 +424,8 @@ def _from_rgb(pixels: Array, kind: str) -> Array:
     return convert_color(pixels, "RGB", kind if kind in ("BGR", "GRAY") else "RGB")
 
 
-def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, wide: bool) -> Array:
-    pixels = _loaded(view, info, lambda image: _pixels_of(image, wanted, wide))
+def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, narrow: Narrow) -> Array:
+    pixels = _loaded(view, info, lambda image: _pixels_of(image, wanted, narrow))
     if wanted == "ANY_DATA" and pixels.shape[2] != info.channels:
         raise DecodeError(f"the image has {info.channels} channels, of which only {pixels.shape[2]} can be decoded")
     return pixels
@@ -474,19 +491,19 @@ def _readable(view: memoryview) -> memoryview:
     return memoryview(PNG_SIGNATURE + b"".join(kept))
 
 
-def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
+def _pixels_of(image: Image.Image, wanted: str, narrow: Narrow) -> Array:
     if image.mode in _WIDE_MODES:
         gray = _with_channels(np.asarray(image))
         bits = _tags_of(image)[TiffTag.BITS][0] if image.format == "TIFF" and image.mode != "F" else 16
         if bits != 16:  # pillow scales neither 12 nor 32 bits
             gray = gray << 16 - bits if bits < 16 else gray.view(np.uint32) >> bits - 16
         gray = gray.astype(_WIDE_MODES[image.mode])
-        gray = gray if wide else rescale(gray, np.uint8)
+        gray = narrow(gray)
         return np.repeat(gray, 3, axis=2) if wanted == "RGB" else gray
     if image.format == "TIFF" and image.mode == "P":
         palette = np.array(_tags_of(image)[TiffTag.COLORS], np.uint16).reshape(3, -1).T
         colors = _from_rgb(palette[np.asarray(image)], wanted)
-        return colors if wide else rescale(colors, np.uint8)
+        return narrow(colors)
     if image.format == "JPEG" and image.mode == "CMYK" and "adobe" not in image.info:
         image = ImageChops.invert(image)  # pillow takes all inks for inverted ones, as in Adobe's files
     if wanted == "ANY_DATA":

@@ -94,6 +94,6 @@ def peek(encoded: Encoded) -> ImageInfo:
             info = each.peek(view)
             if info is not None:
                 return info
-    with open_image(view) as image:
+    with open_image(view, TITLES) as image:
         channels = PIL_CHANNELS.get(image.mode, 3)
         return ImageInfo(image.height, image.width, channels, str(image.format).lower(), read_orientation(image))

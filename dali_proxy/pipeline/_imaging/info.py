@@ -27,6 +27,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Number of channels that ANY_DATA decodes for each color type: gray, colors, palette, gray and alpha, colors and alpha.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}
 _POSTSCRIPT_STARTS = (b"%!PS", b"\xc5\xd0\xd3\xc6")
+_OPENEXR_START = b"v/1\x01"
 _PALETTE = 3  # photometric interpretation of TIFF
 _LONGEST_PNM_HEADER = 4096
 _PNM = re.compile(rb"P[2356]" + rb"(?:\s+(?:#[^\n]*\n\s*)*)\d+" * 2 + rb"(?:\s+(?:#[^\n]*\n\s*)*)(\d{1,5})\s")
@@ -99,21 +100,32 @@ def as_bytes(encoded: Encoded) -> memoryview:
     return view
 
 
-def open_image(view: memoryview) -> Image.Image:
+def open_image(view: memoryview, known: str = "") -> Image.Image:
     """Open an encoded image with pillow, which reads only the header.
+
+    Args:
+        view: the image.
+        known: titles of the known formats, for the error.
 
     Raises:
         DecodeError: the format is unknown, or would run another program, or the header is damaged.
     """
     if bytes(view[:4]) in _POSTSCRIPT_STARTS:
         raise DecodeError("the image is PostScript (EPS), which isn't decoded: it is a program for Ghostscript")
+    if bytes(view[:4]) == _OPENEXR_START:
+        raise DecodeError(
+            "the image is OpenEXR, which isn't decoded: convert it to TIFF or .npy, or read it in the dataset and pass "
+            "the array"
+        )
     try:
         return Image.open(io.BytesIO(view))
     except Image.DecompressionBombError:  # our limit is another one
         return _open_large_image(view)
     except UnidentifiedImageError as error:
         start = bytes(view[:16])  # shows whether the data is a path, HTML or zeros
-        raise DecodeError(f"not an image in a known format: {view.nbytes} bytes that begin with {start!r}") from error
+        known = f"; known are {known}" if known else ""
+        message = f"not an image in a known format: {view.nbytes} bytes that begin with {start!r}{known}"
+        raise DecodeError(message) from error
     except (OSError, ValueError, SyntaxError, struct.error) as error:
         raise DecodeError(f"the image's header is damaged: {error}") from error
 

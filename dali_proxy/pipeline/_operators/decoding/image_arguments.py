@@ -30,7 +30,13 @@ DECODER_ARGUMENTS = (
         "device='mixed', the last two are decoded on the CPU.",
         RGB,
     ),
-    Argument("dtype", Kind.DTYPE, "Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.", UINT8),
+    Argument(
+        "dtype",
+        Kind.DTYPE,
+        "Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files "
+        "(TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.",
+        UINT8,
+    ),
     Argument(
         "palette_indices",
         Kind.BOOL,

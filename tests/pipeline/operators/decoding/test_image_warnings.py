@@ -12,6 +12,8 @@ import pytest
 from dali_proxy.pipeline._imaging import decode
 from dali_proxy.pipeline._operators.decoding.image_warnings import damaged_images
 from pipeline import Pipeline, fn, types
+from pipeline.errors import DecodeError
+from tests.pipeline.imaging import formats
 from tests.pipeline.imaging.images import encodings, pillow, smooth
 
 
@@ -114,3 +116,42 @@ def test_classes_of_16_bits_are_kept_as_uint16() -> None:
         run(lambda: gray(palette_indices=True), [[mask("PNG16")]])
     kept = decode(mask("PNG16"), output_type="GRAY", palette_indices=True, dtype=np.uint16)
     assert set(np.unique(kept)) == {0, 1}
+
+
+FLOATS = np.repeat(np.array([[[0.0], [0.5], [1.0], [47.28], [-2.0]]], np.float32), 2, axis=0)
+
+
+@pytest.mark.parametrize("output_type", ["GRAY", "ANY_DATA", "RGB"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_clipped_floats_are_warned_of(output_type: str, dtype: Any) -> None:
+    shown: list[str] = []
+    options: dict[str, Any] = {"output_type": output_type, "dtype": dtype, "warn": shown.append}
+    found = decode(pillow(FLOATS, "TIFF"), **options)[0, :, 0]
+    if dtype == np.float32:
+        np.testing.assert_array_equal(found, FLOATS[0, :, 0])
+        assert not shown
+    else:
+        white = np.iinfo(dtype).max
+        assert found.tolist() == [0, (white + 1) // 2, white, white, 0]
+        assert [each.partition(" was")[0] for each in shown] == ["an image of floats from -2 to 47.28"]
+    decode(pillow(FLOATS[:, :3], "TIFF"), **options)
+    assert len(shown) == (dtype != np.float32)
+
+
+def test_clipped_bands_of_floats_are_warned_of() -> None:
+    shown: list[str] = []
+    for channels in (3, 4):
+        bands = np.repeat(FLOATS, channels, axis=2)
+        photometric = {"photometric": "rgb" if channels == 3 else "minisblack", "planarconfig": "contig"}
+        decode(formats.tiff(bands, **photometric), warn=shown.append)
+    assert len(shown) == 2
+
+
+def test_openexr_is_refused_with_advice() -> None:
+    with pytest.raises(DecodeError, match=r"the image is OpenEXR, which isn't decoded: convert it to TIFF or \.npy"):
+        decode(b"v/1\x01\x02\0\0\0" + bytes(200))
+
+
+def test_unknown_format_lists_the_known_ones() -> None:
+    with pytest.raises(DecodeError, match="begin with b'unknown'; known are JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000"):
+        decode(b"unknown")

@@ -83,8 +83,9 @@ class BatchError(ProxyError):
         samples: positions in the batch of the samples that failed; empty if the batch failed as a whole.
         dataset_indices: dataset indices of these samples, as the sampler drew them; empty if they are unknown.
         sample_names: names of these samples, if the proxy was called with `sample_name`; else empty.
-        paths: files of these samples, if an input of the pipeline is a path for `fn.io.file.read`; else empty. URLs
-            don't show passwords and queries.
+        paths: files of these samples, if inputs of the pipeline are paths for `fn.io.file.read` or `fn.io.video`; else
+            empty. Of several files of a sample, those that its error names, or all. URLs don't show passwords and
+            queries.
         worker: the worker that submitted the batch, such as ``"worker 1 (pid 4711)"``.
         remote_traceback: traceback in the server, as text.
     """

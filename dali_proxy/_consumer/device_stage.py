@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -243,7 +242,8 @@ class DeviceStages:
 def _outcome(origin: Origin, client: int, seq: int, result: BatchResult) -> Outcome:
     if result.error is None:
         return OutputFunctions([partial(_tensors, output) for output in result.outputs])
-    paths = [os.fsencode(path) for path in origin.paths]
+    count = len(origin.paths) // origin.batch_size
+    paths = list(zip(*[iter(origin.paths)] * count, strict=True))
     indices = unpack_labels(origin.indices, origin.batch_size)
     names = unpack_labels(origin.names, origin.batch_size)
     return rebuild(describe(result.error, client, seq, indices, origin.worker, origin.worker_pid, paths, names))

@@ -19,6 +19,7 @@ from dali_proxy.pipeline._operator_api.request import Announcement, TensorList
 from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline._secrets import redacted
 from dali_proxy.pipeline.tensors import TensorListCPU
+from dali_proxy.pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Consumer, Worker
@@ -51,7 +52,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
         size: number of samples.
         labels: dataset indices of the samples, packed.
         name_labels: names of the samples, packed.
-        paths: paths of the samples' files, if an input has paths; else None.
+        paths: for each input that has paths, those of the samples' files.
         inputs: one batch for each input of the pipeline; empty once the executor has them.
         bytes_in: size of the inputs.
         shared: the batch of equal requests that it belongs to; see `Sharing`.
@@ -72,7 +73,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     size: int
     labels: str
     name_labels: str = ""
-    paths: TensorListCPU | None = None
+    paths: tuple[TensorListCPU, ...] = ()
     inputs: dict[str, TensorList] = {}
     bytes_in: int = 0
     shared: Shared | None = None
@@ -102,15 +103,14 @@ class Request(msgspec.Struct, eq=False, weakref=True):
         return unpack_labels(self.name_labels, self.size)
 
     @property
-    def files(self) -> tuple[bytes, ...]:
-        """Paths of the samples' files, if an input has paths; else empty."""
-        paths = () if self.paths is None else [path.tobytes().rstrip(b"\0") for path in self.paths.samples]
-        return tuple(b"" if b"\0" in path else path for path in paths)  # the content of a file isn't shown
+    def files(self) -> tuple[tuple[str, ...], ...]:
+        """For each sample, the paths of its files, one for each input that has paths; empty if none has."""
+        return tuple(zip(*[[_shown(path) for path in batch.samples] for batch in self.paths], strict=True))
 
     def title(self, sample: int) -> str:
         """Return what is known of a sample, for warnings."""
         index = [f"dataset index {each}" for each in self.indices[sample : sample + 1] if each]
-        files = [repr(os.fsdecode(each)) for each in self.files[sample :: self.size] if each]
+        files = [repr(each) for each in (self.files[sample] if self.paths else ()) if each]
         names = [f"sample name {each!r}" for each in self.names[sample : sample + 1] if each]
         return redacted(", ".join(index + files + names)) or f"sample {sample}"
 
@@ -128,7 +128,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
             batch_size=self.size,
             indices=self.labels if samples else "",
             names=self.name_labels if samples else "",
-            paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
+            paths=tuple(clip(path) for paths in self.files for path in paths) if samples else (),
             worker=worker.name,
             worker_pid=worker.pid,
             global_batch=key.global_batch,
@@ -156,6 +156,12 @@ class Request(msgspec.Struct, eq=False, weakref=True):
         staged, self.staged = self.staged, None
         if staged is not None:
             staged.discard()
+
+
+def _shown(path: Array) -> str:
+    """Return a path as text; an empty text if it is the content of a file."""
+    content = path.tobytes().rstrip(b"\0")
+    return "" if b"\0" in content else os.fsdecode(content)
 
 
 Place = tuple[int, int, int, int | None, int]

@@ -33,7 +33,7 @@ class Received(Protocol):
     """What a variant needs of a `Request`."""
 
     worker: Worker
-    paths: TensorListCPU | None
+    paths: tuple[TensorListCPU, ...]
 
 
 class Variant:
@@ -99,7 +99,8 @@ class Variant:
                 raise ProtocolError(f"expected {message.batch_size} samples, not {len(table)}")
             batch = request.worker.arena.batch(table, dtype)
             if node.index in self._path_inputs and batch.nbytes <= LONGEST_PATH * len(batch):
-                request.paths = gathered(batch)  # for errors, which may occur after the worker reuses its memory
+                # For errors, which may occur after the worker reuses its memory.
+                request.paths = (*request.paths, gathered(batch))
             checked = node.index in self._declared
             inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
         return inputs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import importlib
 import json
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ def describe(
     indices: Sequence[str],
     worker: str,
     pid: int,
-    paths: Sequence[bytes] = (),
+    paths: Sequence[Sequence[str]] = (),
     names: Sequence[str] = (),
 ) -> Failure:
     """Return the message for an error of a batch.
@@ -44,7 +43,7 @@ def describe(
         indices: dataset indices of its samples, as text.
         worker: name of the process that submitted it.
         pid: ID of that process.
-        paths: files of its samples, if an input has paths.
+        paths: for each sample, the paths of its files; empty if no input has paths.
         names: names of its samples, if the proxy got any.
     """
     samples: list[int] = []
@@ -63,12 +62,21 @@ def describe(
         source_line=clip(location),
         samples=tuple(samples),
         indices=_of_samples(indices, samples),
-        paths=_of_samples([redacted(os.fsdecode(path)) for path in paths], samples),
+        paths=_failed_files(error, paths),
         names=_of_samples(list(map(redacted, names)), samples),
         worker=worker,
         worker_pid=pid,
         traceback=clip(redacted(_formatted(error)), _LONG),
     )
+
+
+def _failed_files(error: BaseException, paths: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the files of the failed samples: of each sample, those that its error names, or all if it names none."""
+    found: list[str] = []
+    for failure in error.failures[:_SAMPLES] if isinstance(error, OperatorError) else ():
+        files = [path for path in paths[failure.sample] if path] if failure.sample < len(paths) else []
+        found += [path for path in files if path in str(failure.error)] or files
+    return tuple(clip(redacted(path), _LONG_LABEL) for path in found[:_SAMPLES])
 
 
 def _formatted(error: BaseException) -> str:

@@ -24,7 +24,7 @@ class Origin(Message, frozen=True, kw_only=True):
 
     Attributes:
         epoch, batch, view, batch_size, indices, names, global_batch: see `Submit`.
-        paths, worker, worker_pid: see `Failure`; the paths of all samples.
+        paths, worker, worker_pid: see `Failure`; the paths of all samples, and of each sample as many.
     """
 
     epoch: U64

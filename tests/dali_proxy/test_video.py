@@ -76,5 +76,10 @@ def test_damaged_video_fails_its_batch_and_names_file_and_sample(
     paths = {"front": clips.path(CAMERAS[0]), "left": clips.path(CAMERAS[1]), "wrist": tmp_path / "cut.mp4"}
     with pytest.raises(BatchError, match=r"(?s)sample [01]: the file '.*cut\.mp4' can't be decoded: .*moment [01]"):
         list(DataLoader(server, Moments(server, paths), batch_size=2))
+    missing = {**paths, "left": tmp_path / "missing.mp4", "wrist": clips.path(CAMERAS[2])}
+    with pytest.raises(BatchError, match=r"can't read the file '.*missing\.mp4'") as caught:
+        list(DataLoader(server, Moments(server, missing), batch_size=2))
+    assert set(caught.value.paths) == {str(tmp_path / "missing.mp4")}
+    assert "file:" not in str(caught.value)
     good = Moments(server, {**paths, "wrist": clips.path(CAMERAS[2])})
     assert sum(check(batch) for batch in DataLoader(server, good, batch_size=2)) == COUNT

@@ -177,7 +177,8 @@ class Clip:
         try:
             yield
         except PipelineError as error:
-            raise type(error)(f"{self.name} can't be decoded: {error}") from error
+            what = f"{self.name} can't be decoded" if isinstance(error, DecodeError) else self.name
+            raise type(error)(f"{what}: {error}") from error
         except self.decoding_errors as error:
             reason = getattr(error, "strerror", None) or str(error)
             if isinstance(error, OSError) and isinstance(self._source, str) and not os.path.exists(self._source):

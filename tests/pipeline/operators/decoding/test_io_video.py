@@ -57,6 +57,15 @@ def test_frames_are_those_of_the_decoder(name: str, clips: Clips) -> None:
                 np.testing.assert_array_equal(sample, expected[each])
 
 
+def test_frame_that_does_not_exist_is_no_fault_of_the_file(clips: Clips) -> None:
+    path = re.escape(f"the file '{clips.path('h264.mp4')}'")
+    with (
+        pipe_of("times", size=1, tolerance=1e-4) as pipe,
+        pytest.raises(OperatorError, match=rf"{path}: the video has no frame at 99\.0.* s: choose a pad_mode"),
+    ):
+        read(pipe, [clips.path("h264.mp4")], times=[np.array([99.0])])
+
+
 def test_times_are_those_of_the_presentation(clips: Clips) -> None:
     seconds = np.array(VARYING) / 1000
     with pipe_of("times", tolerance=1e-4) as pipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dali_proxy.pipeline._declaration.registry import lookup
-from dali_proxy.pipeline._declaration.schema import Kind, OperatorSchema
+from dali_proxy.pipeline._declaration.schema import Kind, OperatorSchema, Role
 from dali_proxy.pipeline._dynamic.arrays import Batch, Tensor, is_array
 from dali_proxy.pipeline._dynamic.context import EvalMode
 from dali_proxy.pipeline._dynamic.creation import as_tensor, make_batch, make_tensor
@@ -153,6 +154,8 @@ def _input(schema: OperatorSchema, position: int, value: Any) -> Any:
         return value
     if isinstance(value, tuple) and any(isinstance(each, Batch) for each in value):
         raise ArgumentTypeError(f"{schema.display}: input {position} is a tuple with batches: pass a list of them")
+    if schema.role is Role.FILE_READ and isinstance(value, str | os.PathLike):
+        value = os.fsencode(value)
     return as_tensor(value)
 
 

@@ -99,7 +99,7 @@ def imread(filepaths: Any, /, *, device: Any = "cpu", **arguments: Any) -> Any:
 
 
 def video(sources: Any, /, *, device: Any = "cpu", **arguments: Any) -> Any:
-    """Return frames of videos: `dynamic.io.video`, which also takes paths as text.
+    """Return frames of videos: `dynamic.io.video`, which also takes lists of paths.
 
     Args:
         sources: a path or URL, a list of them (the result is a batch), or a tensor or batch of encoded paths or of the

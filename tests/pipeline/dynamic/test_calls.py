@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 from dali_proxy.pipeline._executor.executor import Executor
 from pipeline import dynamic, fn, pipeline_def
-from pipeline.errors import GraphError, OperatorError, PipelineError
+from pipeline.errors import GraphError, InputError, OperatorError, PipelineError
 from tests.clips import Clips, number_of
 
 IMAGES = [np.random.default_rng(n).integers(0, 255, (20 + n, 30, 3), dtype=np.uint8) for n in range(3)]
@@ -238,6 +239,16 @@ def test_video_takes_paths(clips: Clips) -> None:
     assert [number_of(frame) for frame in dynamic.video(paths[0], frames=[3, 1]).numpy()] == [3, 1]
     both = dynamic.video(paths, times=[0.4, 0.8])
     assert [[number_of(frame) for frame in each.numpy()] for each in both.tensors] == [[10, 20]] * 2
+
+
+def test_operators_of_files_take_paths(clips: Clips) -> None:
+    path = clips.path("h264.mp4")
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    for given in (path, str(path), os.fsencode(path)):
+        assert number_of(dynamic.io.video(given, frames=[3]).numpy()[0]) == 3
+        np.testing.assert_array_equal(dynamic.io.file.read(given).numpy(), content)
+    with pytest.raises(InputError, match=r"pass the content, path\.read_bytes\(\)"):
+        dynamic.decoders.image(path)  # its input is the content
 
 
 def test_imread_decodes_files(jpeg_folder: Path) -> None:

@@ -35,7 +35,7 @@ from dali_proxy.pipeline.types import RGB, DALIImageType
 
 _DOC = """Returns single frames of videos, FHWC, for datasets that ask for frames at random.
 
-The input is the path or the URL of a video, as a 1-D array of its bytes, or the content of its file. Pass either
+The input is the path or the URL of a video, or the content of its file. Pass either
 `frames` or `times`. All samples of all batches of the process share a pool of decoded frames: frames that other samples
 need, or will need as far as it is known, are decoded together, once, beginning at a key frame. A server knows all
 samples that its workers have sent. The pool doesn't change the results, nor their order.
@@ -48,7 +48,13 @@ what NVDEC doesn't support."""
 VIDEO = declare_operator(
     name="io.video",
     doc=_DOC,
-    inputs=(Input("source", "Paths or URLs, or the bytes of the files, as 1-D uint8 arrays."),),
+    inputs=(
+        Input(
+            "source",
+            "Paths or URLs, or the contents of files. Pass a path to a proxy, or to the function in "
+            "`dynamic`, as a string, a `Path` or its bytes.",
+        ),
+    ),
     arguments=(
         Argument("frames", Kind.INTS, "Numbers of frames, in any order. A number may be repeated.", per_sample=True),
         Argument(

@@ -64,7 +64,10 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
     ]
     if not dead:
         return None
-    lost = "The batches that it was making are lost: start the epoch again"
+    lost = (
+        "The batches that it was making are lost: start the epoch again, or continue it from the last state_dict() of "
+        "the loader, with load_state_dict()"
+    )
     died = WorkerDiedError(f"{'; '.join(dead)}. {lost}{_advice(workers)}")
     died.__cause__ = error
     return died

@@ -32,7 +32,8 @@ def check_sizes(pipeline: Pipeline) -> None:
     """
     for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
         if size < 1:
-            raise MissingSizeError(f"DALIServer: the pipeline has no {name}: pass {name}= (1 or more) to it")
+            given = f"'s {name} is 0" if size == 0 else f" has no {name}"
+            raise MissingSizeError(f"DALIServer: the pipeline{given}: pass {name}= (1 or more) to it")
     if pipeline.max_batch_size > _LARGEST_BATCH:
         raise ArgumentValueError(
             f"DALIServer: the pipeline has a batch_size of {pipeline.max_batch_size}: a server takes {_LARGEST_BATCH} "

@@ -174,8 +174,9 @@ class PipelineArguments:
             MissingSizeError: the pipeline was created without an argument that is needed to run it.
         """
         for name in ("batch_size", "num_threads"):
-            if getattr(self, name) < 1:
-                raise MissingSizeError(f"the pipeline has no {name}: pass {name}= (1 or more)")
+            if (size := getattr(self, name)) < 1:
+                given = f"'s {name} is 0" if size == 0 else f" has no {name}"
+                raise MissingSizeError(f"the pipeline{given}: pass {name}= (1 or more)")
         cpu_depth, gpu_depth = self.queue_depths if self.exec_pipelined else (1, 1)
         device_id = 0 if self.device_id == -1 else self.device_id
         return ExecutorConfig(

@@ -132,6 +132,8 @@ def _outputs(returned: Any, function: Callable[..., Any]) -> tuple[Any, tuple[An
 
     def refuse(place: str, value: Any) -> str:
         hint = ": it must work on one sample" if isinstance(value, Batch) else ""
+        if isinstance(value, int | float | str | None):
+            hint = "; return other values from the dataset, beside the result of the proxy"
         return (
             f"{_name(function)} returned {type(value).__name__}{f' at {place}' * bool(place)}, but a traced function "
             f"returns a Tensor, or several in a tuple, dict, dataclass or any nesting of these{hint}"

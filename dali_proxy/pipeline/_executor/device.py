@@ -21,6 +21,7 @@ from dali_proxy.pipeline._operator_api.request import ExecutorConfig
 from dali_proxy.pipeline.errors import DeviceError
 
 _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
+_ON_CPU = "set the environment variable DALI_PROXY_DEVICE=cpu, or run the script with `dali-proxy run --device cpu`"
 
 
 def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Device:
@@ -40,15 +41,14 @@ def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Dev
         import cupy
     except ImportError as error:
         raise DeviceError(
-            f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}; to use the CPU, set the environment "
-            f"variable DALI_PROXY_DEVICE=cpu"
+            f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}; to use the CPU, {_ON_CPU}"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, set the environment "
-            f"variable DALI_PROXY_DEVICE=cpu, or pass device='cpu' to the operators\n"
+            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, {_ON_CPU}, or "
+            f"pass device='cpu' to the operators\n"
             f"  at {node.location}"
         ) from error
     device_id = cupy.cuda.runtime.getDevice() if config.device_id is None else config.device_id

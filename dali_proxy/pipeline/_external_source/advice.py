@@ -17,9 +17,11 @@ def advice(value: Any) -> str:
         "pass the content of the file, file.read(), opened in mode 'rb'"
     """
     if isinstance(value, str):
-        return "for a file, pass its content, or for fn.io.file.read its path as bytes, os.fsencode(path)"
+        return "for a file, pass its content, or for io.file.read or io.video its path as bytes, os.fsencode(path)"
     if isinstance(value, os.PathLike):
-        return "pass the content, path.read_bytes(), or for fn.io.file.read the path as bytes, os.fsencode(path)"
+        return (
+            "pass the content, path.read_bytes(), or for io.file.read or io.video its path as bytes, os.fsencode(path)"
+        )
     if callable(getattr(value, "read", None)):
         return "pass the content of the file, file.read(), opened in mode 'rb'"
     if hasattr(value, "dtype"):

@@ -41,6 +41,7 @@ def test_workers_that_a_dead_one_left_are_ended_by_a_call_of_their_own() -> None
     workers[0].join()
     died = dead_worker(workers)
     assert "worker 0" in str(died)
+    assert "with load_state_dict()" in str(died)
     assert "worker 1" not in str(died)
     assert workers[1].is_alive()
     end_workers(workers)

@@ -128,6 +128,8 @@ def test_bad_arguments() -> None:
         DALIServer({})  # type: ignore[arg-type]
     with pytest.raises(MissingSizeError, match="no num_threads"):
         DALIServer(affine(num_threads=-1))
+    with pytest.raises(MissingSizeError, match="num_threads is 0"):
+        DALIServer(affine(num_threads=0))
     with pytest.raises(MissingSizeError, match="no batch_size"):
         DALIServer(affine(batch_size=-1))
     with pytest.raises(ArgumentValueError, match="mode"):

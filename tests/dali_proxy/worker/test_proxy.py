@@ -132,6 +132,9 @@ def test_samples_that_do_not_go_together(server: DALIServer) -> None:
         default_collate([server.proxy(sample(1)), server.proxy(np.ones(3))])
     with pytest.raises(SampleTypeError, match="int32 with 2 dimensions"):
         default_collate([server.proxy(sample(1)), server.proxy(sample(1)[None])])
+    gray, colors = np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(SampleTypeError, match=r"for a gray image among images with colors, .*convert\('RGB'\)"):
+        default_collate([server.proxy(colors), server.proxy(gray)])
 
 
 def test_ragged_samples_come_back_as_a_list(server: DALIServer) -> None:

@@ -295,3 +295,10 @@ def test_wrong_lists_of_inputs_are_errors() -> None:
         dynamic.cat([image, image], [image])
     with pytest.raises(PipelineError, match="a tuple with batches: pass a list"):
         dynamic.flip((dynamic.batch(IMAGES), dynamic.batch(IMAGES)))
+
+
+def test_name_of_an_axis_without_a_layout_is_an_error_that_says_how_to_give_one() -> None:
+    with pytest.raises(PipelineError, match=r"no layout: give it one with reinterpret"):
+        dynamic.expand_dims(np.zeros((2, 3)), axes=2, new_axis_names="C").evaluate()
+    named = dynamic.reinterpret(np.zeros((2, 3)), layout="HW")
+    assert dynamic.expand_dims(named, axes=2, new_axis_names="C").layout == "HWC"

@@ -198,3 +198,8 @@ def test_several_inputs_in_one_call_of_an_operator() -> None:
             image, _ = cuts_alike(data, data)
         assert np.array_equal(image, images.at(sample))
     pipe.close()
+
+
+def test_constant_among_the_results_is_an_error_that_says_where_it_belongs() -> None:
+    with pytest.raises(TypeError, match=r"returned int at \['label'\].*; return other values from the dataset"):
+        dynamic.trace(lambda x: {"image": x, "label": 1})

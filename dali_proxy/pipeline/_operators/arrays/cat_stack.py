@@ -87,7 +87,10 @@ def _result_layout(node: GraphNode, layout: str, ndim: int) -> str:
     if name is None:
         return ""
     if ndim and not layout:
-        raise ArgumentValueError("argument 'axis_name' extends the layout of the inputs, but they have no layout")
+        raise ArgumentValueError(
+            "argument 'axis_name' extends the layout of the inputs, but they have no layout: give them "
+            "one with reinterpret(..., layout=), or leave 'axis_name' out"
+        )
     axis = _axis(node, layout, ndim)
     return layout[:axis] + str(name) + layout[axis:]
 

@@ -56,7 +56,10 @@ class _Expanded(SampleViews):
         if not self._names:
             return ""
         if not self._layout and ndim > len(self._new_axes):
-            raise ArgumentValueError("argument 'new_axis_names' extends the layout of the input, but it has no layout")
+            raise ArgumentValueError(
+                "argument 'new_axis_names' extends the layout of the input, but it has no layout: give it "
+                "one with reinterpret(..., layout=), or leave 'new_axis_names' out"
+            )
         letters = list(self._layout)
         for axis, letter in self._new_axes:
             letters.insert(axis, letter)

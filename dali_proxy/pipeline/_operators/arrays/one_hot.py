@@ -80,7 +80,10 @@ class _Coding:
                 )
             old = "" if scalar else data.layout()
             if len(old) != ndim:
-                raise ArgumentValueError("argument 'axis_name' extends the layout of the input, but it has no layout")
+                raise ArgumentValueError(
+                    "argument 'axis_name' extends the layout of the input, but it has no layout: give it "
+                    "one with reinterpret(..., layout=), or leave 'axis_name' out"
+                )
             layout = old[:axis] + name + old[axis:]
         dtype = to_numpy_type(node.argument("dtype"))
         values = fill_in_units(np.array([node.argument("on_value"), node.argument("off_value")]), dtype)

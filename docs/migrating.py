@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from dali_proxy._nvidia.differences import BEHAVIOUR
+from dali_proxy._nvidia.differences import BEHAVIOUR, IMPROVEMENTS
 from dali_proxy.pipeline._catalog import all_schemas
 from docs.operators import NAMES
 
@@ -19,7 +19,7 @@ BEGIN, END = "<!-- differences: python -m docs.migrating -->", "<!-- end of diff
 def with_table(text: str) -> str:
     """Return the text of the page with the current table."""
     head = ["| subject | in DALI | here |", "| --- | --- | --- |"]
-    table = "\n".join([*head, *(f"| {' | '.join(row)} |" for row in (*_operators(), *BEHAVIOUR))])
+    table = "\n".join([*head, *(f"| {' | '.join(row)} |" for row in (*_operators(), *BEHAVIOUR, *IMPROVEMENTS))])
     return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table}\n{END}", text, flags=re.DOTALL)
 
 

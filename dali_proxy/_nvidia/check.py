@@ -12,9 +12,11 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from dali_proxy._nvidia.differences import ARGUMENTS, BEHAVIOUR, DIFFERENCES, MISSING
+import numpy as np
+
+from dali_proxy._nvidia.differences import BEHAVIOUR, DIFFERENCES, IMPROVEMENTS, MISSING
 from dali_proxy._nvidia.names import ROOT, Stand, find
 from dali_proxy.pipeline._catalog import all_schemas
 from dali_proxy.pipeline._declaration.names import class_name
@@ -26,15 +28,22 @@ __all__ = ["Finding", "check_script"]
 _UNKNOWN = object()
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _SENTENCES = re.compile(r"(?<=\.) ")
-_REFUSED = re.compile(r"\baccepted\b|\bDALI(?:'s \w+)? (?:often )?(?:refuses|fails|declares)")  # so no script does it
-_NAMES = re.compile(r"`(\w+)[^`]*`")  # the first word of each text in backquotes
-_CONSTANTS = re.compile(r"\bINTERP_\w+")
+#: Sentences about scripts that don't run with DALI.
+_REFUSED = re.compile(r"\baccept(?:ed|s)\b|\bDALI(?: 2\.4|'s \w+)? (?:often )?(?:refuses|fails|declares)")
+_ERROR = re.compile(r"\b(?:is|are) refused\b|\ban error\b")  # the script's results don't change: it fails
+_NAMES = re.compile(r"`(\w+)(?:=([^`]*))?[^`]*`")  # the first word of each text in backquotes, and a value
+_CONSTANTS = re.compile(r"\b(?:INTERP_\w+|FLOAT16)")
 _POLICIES = re.compile(r"\b(?:DROP|PARTIAL|FILL)\b")
 _FACTORY = f"{ROOT}.pipeline_def"
 _PIPELINE = f"{ROOT}.Pipeline"
-#: Parts of the names whose use makes a row of `BEHAVIOUR` apply, by the first word of its subject. Rows whose subject
-#: contains names in backquotes apply to these names instead.
+_RANDOM = "random numbers"
+_ROWS: dict[Kind, tuple[tuple[str, str, str], ...]] = {"differs": BEHAVIOUR, "note": IMPROVEMENTS}
+#: Parts of the names whose use makes a row of `BEHAVIOUR` or `IMPROVEMENTS` apply, by the first word of its
+#: subject. Rows whose subject contains names in backquotes apply to these names instead.
 _SUBJECTS = {"iterators": "Iterator", "server": "DALIServer", "proxy": "DALIServer", "loader": "DALIServer"}
+
+
+Kind = Literal["missing", "differs", "note"]
 
 
 @dataclass(frozen=True)
@@ -44,14 +53,15 @@ class Finding:
     Attributes:
         file: the script.
         line: the line.
-        kind: "missing": the script fails there; "differs": it runs, with a documented difference.
+        kind: "missing": the script fails there; "differs": it runs, but its results can change; "note": it runs, with
+            another documented difference.
         name: the name that the script uses, such as "fn.resize".
         message: what is missing or differs, and what to do.
     """
 
     file: str
     line: int
-    kind: Literal["missing", "differs"]
+    kind: Kind
     name: str
     message: str
 
@@ -91,7 +101,9 @@ def check_script(path: Path, function: str = "") -> tuple[list[Finding], int]:
         tree.body = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)] + chosen
     visitor = _Visitor(str(path), _words(tree))
     visitor.visit(tree)
-    return sorted(visitor.findings, key=lambda each: (each.line, each.kind != "missing", each.name)), visitor.uses
+    return sorted(
+        visitor.findings, key=lambda each: (each.line, get_args(Kind).index(each.kind), each.name)
+    ), visitor.uses
 
 
 class _Visitor(ast.NodeVisitor):
@@ -222,9 +234,9 @@ class _Visitor(ast.NodeVisitor):
 
     # Checks
 
-    def _add(self, line: int, kind: Literal["missing", "differs"], path: str, message: str) -> None:
+    def _add(self, line: int, kind: Kind, path: str, message: str) -> None:
         name = path.removeprefix(f"{ROOT}.")
-        if kind == "differs":
+        if kind != "missing":
             if f"{name}{message}" in self._reported:
                 return
             self._reported.add(f"{name}{message}")
@@ -242,21 +254,22 @@ class _Visitor(ast.NodeVisitor):
             return
         if reason := _reason(path):
             self._add(line, "missing", path, reason)
-        if schema is not None:
-            for difference in _operator_differences(schema, self._words):
-                self._add(line, "differs", path, difference)
-        for subject, theirs, ours in BEHAVIOUR:
-            if _applies(subject, path, self._words):
-                self._add(line, "differs", path, f"{subject}: in DALI: {theirs}; here: {ours}")
+        if schema is not None and schema.random and _RANDOM not in self._reported:  # once for a script
+            self._reported.add(_RANDOM)
+            self._add(line, "differs", path, next(_described(row) for row in BEHAVIOUR if row[0] == _RANDOM))
+        for kind, rows in _ROWS.items():
+            for row in rows:
+                if _applies(row[0], path, self._words):
+                    self._add(line, kind, path, _described(row))
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         self.uses += 1
         path = f"{ROOT}.Pipeline.{node.attr}"
         if _resolve(path)[1] is not None:
             self._add(node.lineno, "missing", path, "dali-proxy doesn't have it")
-        for subject, theirs, ours in BEHAVIOUR:
-            if f"`Pipeline.{node.attr}`" in subject:
-                self._add(node.lineno, "differs", path, f"in DALI: {theirs}; here: {ours}")
+        for row in BEHAVIOUR:
+            if f"`Pipeline.{node.attr}`" in row[0]:
+                self._add(node.lineno, "differs", path, _described(row))
 
     def _check_call(self, node: ast.Call, called: _Bound, found: Any) -> None:
         schema = _schema(called.path)
@@ -269,13 +282,14 @@ class _Visitor(ast.NodeVisitor):
                 self._add(line, "missing", path, "no such argument")
             elif schema is not None:
                 self._check_argument(schema, keyword, path)
+        if schema is not None:
+            passed = {each.arg: self._constant(each.value) for each in node.keywords if each.arg is not None}
+            for kind, sentence in _operator_differences(schema, passed, self._words):
+                self._add(node.lineno, kind, called.path, sentence)
 
     def _check_argument(self, schema: OperatorSchema, keyword: ast.keyword, path: str) -> None:
         assert keyword.arg is not None
         line = keyword.value.lineno
-        difference = ARGUMENTS.get(f"{schema.name}.{keyword.arg}", ARGUMENTS.get(keyword.arg))
-        if difference is not None:
-            self._add(line, "differs", path, difference)
         value = self._constant(keyword.value)
         declared = schema.argument(keyword.arg)
         if keyword.arg == "device" and value in ("cpu", "gpu", "mixed") and value not in schema.devices:
@@ -357,18 +371,29 @@ def _words(tree: ast.AST) -> set[str]:
     return found
 
 
-def _operator_differences(schema: OperatorSchema, words: set[str]) -> Iterator[str]:
-    """Yield the differences of an operator that matter to a script which runs with DALI and has these words."""
+def _operator_differences(
+    schema: OperatorSchema, passed: dict[str, Any], words: set[str]
+) -> Iterator[tuple[Kind, str]]:
+    """Yield the differences of a call of an operator, with these arguments, in a script that runs with DALI."""
     known = {argument.name for argument in schema.arguments}
-    for difference in _all_differences(schema):
-        sentences = [each for each in _SENTENCES.split(difference) if not _REFUSED.search(each)]
-        kept = []
-        for each in sentences:
-            arguments = known.intersection(_NAMES.findall(each))
-            if (not arguments or arguments & words) and words.issuperset(_CONSTANTS.findall(each)):
-                kept.append(each)
-        if kept:
-            yield " ".join(kept)
+    for sentence in (each for text in _all_differences(schema) for each in _SENTENCES.split(text)):
+        named = [(name, value) for name, value in _NAMES.findall(sentence) if name in known]
+        constants = _CONSTANTS.findall(sentence)
+        if _REFUSED.search(sentence) or not words.issuperset(constants):
+            continue
+        of_call = [(value, passed[name]) for name, value in named if name in passed]
+        if not named or any(_matters(sentence, value, argument) for value, argument in of_call):
+            changes = (named or constants or sentence.startswith("Results differ")) and not _ERROR.search(sentence)
+            yield "differs" if changes else "note", sentence
+
+
+def _matters(sentence: str, value: str, argument: Any) -> bool:
+    """Return whether a sentence about an argument, or about a value of it, is about what a call passes."""
+    if argument is _UNKNOWN:
+        return True
+    if "clamped" in sentence:  # every integer dtype holds these numbers
+        return not all(isinstance(each, int | float) and 0 <= each <= 127 for each in np.ravel(argument).tolist())
+    return "per sample" not in sentence and value in ("", repr(argument))
 
 
 def _all_differences(schema: OperatorSchema) -> Iterator[str]:
@@ -378,15 +403,21 @@ def _all_differences(schema: OperatorSchema) -> Iterator[str]:
             yield difference
 
 
+def _described(row: tuple[str, str, str]) -> str:
+    """Return a row of `BEHAVIOUR` or `IMPROVEMENTS` as a sentence."""
+    subject, theirs, ours = row
+    return f"{subject}: in DALI: {theirs}; here: {ours}"
+
+
 def _applies(subject: str, path: str, words: set[str]) -> bool:
     """Return whether a row of `BEHAVIOUR` matters to the use of a name in a script that has these words."""
-    if subject == "random numbers":
-        return "random" in path.rpartition(".")[2]
     last = path.rpartition(".")[2]
     if _SUBJECTS.get(subject.split(",")[0], "\0") in last:
         policies = set(_POLICIES.findall(subject))
         used = words.intersection(("DROP", "PARTIAL")) or {"FILL"}  # the default
-        return words.issuperset(_NAMES.findall(subject)[:1]) and (not policies or bool(policies & (used | words)))
+        return words.issuperset(name for name, _ in _NAMES.findall(subject)[:1]) and (
+            not policies or bool(policies & (used | words))
+        )
     return last in re.findall("`(.*?)`", subject)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["ARGUMENTS", "BEHAVIOUR", "DIFFERENCES", "MISSING"]
+__all__ = ["ARGUMENTS", "BEHAVIOUR", "DIFFERENCES", "IMPROVEMENTS", "MISSING"]
 
-#: By operator, or by a group of operators.
+#: By operator, or by a group of operators. A sentence with names of arguments in backquotes is about calls that pass
+#: one of them (or the value beside it); one with constants is about scripts that use these. ``dali-proxy check`` lists
+#: such sentences, and those that begin with "Results differ". It lists the others with ``--all``.
 DIFFERENCES = {
     "all": "Dtypes that DALI refuses are often accepted (float16 and float64, bool, wide integers); arguments per "
     "sample may have any dtype that can be converted. A failure names the sample and the user's line, and the next "
@@ -30,8 +32,8 @@ DIFFERENCES = {
     "decoders.inflate": "On the CPU, too; DALI has it on the GPU only.",
     "decoders.numpy": "Accepts arrays in Fortran order, which DALI decodes only if there is a GPU, and big-endian "
     "arrays and version 2.0 of the format, which DALI refuses.",
-    "erase": "Without a layout, all dimensions are erased, including the last one. Fill values are clamped to the "
-    "dtype.",
+    "erase": "Without a layout, all dimensions are erased, including the last one. Fill values (`fill_value`) are "
+    "clamped to the dtype.",
     "experimental.readers.fits": "On the CPU, without a GPU, too; values are scaled as the header says.",
     "experimental.readers.video": "H.264, HEVC, AV1 and MPEG-4 on the CPU, too. In a `file_list`, a range without an "
     "end, or with an end after the video's, extends to the end of the video; DALI ignores such a file. `labels=[]` "
@@ -41,17 +43,18 @@ DIFFERENCES = {
     "mel_filter_bank, mfcc, power_spectrum, spectrogram, to_decibels": "All dtypes are accepted, and computed in "
     "float32; DALI needs FLOAT.",
     "hue, saturation, hsv, color_twist": "Images without 3 channels are refused; DALI's results are undefined.",
-    "jpeg_compression_distortion": "The GPU makes the same pixels as a file that libjpeg writes and reads, as the CPU "
-    "does.",
-    "noise.*": "The distributions are DALI's, the numbers differ. `salt_val` and `pepper_val` are clamped; DALI's "
-    "wrap around. `noise.shot` with factor=0 changes nothing, as DALI documents; DALI's CPU version returns zeros.",
+    "jpeg_compression_distortion": "Results differ on the GPU: they are those of a file that libjpeg writes "
+    "and reads, as on the CPU.",
+    "noise.*": "The distributions are DALI's; the numbers are other ones. `salt_val` and `pepper_val` are clamped; "
+    "DALI's wrap around. `noise.shot` with `factor=0` changes nothing, as DALI documents; DALI's CPU version returns "
+    "zeros.",
     "nonsilent_region": "Sums are precise, so `reset_interval` has no effect; DALI's moving sum in single precision "
     "may miss the end of a region.",
     "normalize": "Negative axes are accepted, and means and deviations without dimensions count as numbers.",
     "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are "
     "accepted.",
-    "crop_mirror_normalize, pad, paste, slice": "Fill values (`fill_value`, `fill_values`) are clamped to the dtype; "
-    "DALI's values beyond it are undefined: on the CPU, they often wrap around. `crop` does the same.",
+    "crop, crop_mirror_normalize, pad, paste, slice": "Fill values (`fill_value`, `fill_values`) are clamped to "
+    "the dtype; DALI's values beyond it are undefined: on the CPU, they often wrap around.",
     "per_frame": "Any argument may differ from frame to frame, not only those that DALI lists. F must be the first "
     "letter of a layout; DALI also accepts CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one image for a "
     "sequence of matrices.",
@@ -61,7 +64,7 @@ DIFFERENCES = {
     "Samples without elements are accepted; they end DALI's process.",
     "python_function, dl_tensor_python_function, torch_python_function": "With `batch_processing`, a tuple of another "
     "length than `num_outputs` is an error. With one output, DALI drops all but the first.",
-    "random.*, batch_permutation": "The distributions are DALI's, the numbers differ: they are Philox numbers, "
+    "random.*, batch_permutation": "The distributions are DALI's; the numbers are other ones: Philox numbers, "
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.caffe2": "Sparse labels work, and their second output has the indices or the weights; DALI declares this "
     "output, but fails.",
@@ -78,9 +81,9 @@ DIFFERENCES = {
     "it.",
     "reinterpret, reshape": "Extents of 0 are accepted if sizes agree. Without `layout`, a shape with a different "
     "number of dimensions has no layout; DALI 2.4 fails if the shape comes from an input or differs per sample.",
-    "resize": "With INTERP_NN and a region, a position exactly between two pixels may select the other one (in 1 of "
-    "100 regions with integer coordinates). For a region (`roi_start`) beyond the image, the edge pixels are "
-    "repeated; DALI reads memory outside of it. If only one axis uses the nearest pixel, DALI shifts regions "
+    "resize": "With INTERP_NN and a region (`roi_start`), a position exactly between two pixels may select the other "
+    "one (in 1 of 100 regions with integer coordinates). For a region (`roi_start`) beyond the image, the edge pixels "
+    "are repeated; DALI reads memory outside of it. If only one axis uses INTERP_NN, DALI shifts regions "
     "(`roi_start`) by one. INTERP_GAUSSIAN "
     "differs by up to 0.04 of the range if a tap lies exactly at the filter's end, which DALI includes or not, "
     "depending on rounding. `save_attrs=False` is accepted.",
@@ -93,12 +96,12 @@ DIFFERENCES = {
     "CPU; DALI's run on the GPU only. `median_blur` accepts odd sizes only.",
     "experimental.warp_perspective": "Planar images may have a fill value for each channel, and images more than 4 "
     "channels.",
-    "optical_flow": "The vectors differ: they are computed on the CPU by OpenCV, because no package reaches the GPU's "
+    "optical_flow": "Results differ: they are computed on the CPU by OpenCV, because no package reaches the GPU's "
     "optical flow engine from Python ([decisions](decisions-gpu.md#optical-flow)).",
     "grid_mask": "The layout says which axes are height and width; DALI takes the first two. Erased NaNs are 0.",
     "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
-    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an "
-    "error.",
+    "segmentation.*": "Results differ if a mask has several polygons: all are selected; DALI keeps the last. "
+    "Negative class weights raise an error.",
     "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent. With three "
     "dimensions and more, DALI doesn't resample a first or last axis whose extent stays the same, if regions of all "
     "samples differ from the whole axis by less than a pixel, as after rounding.",
@@ -109,7 +112,7 @@ DIFFERENCES = {
 
 #: Arguments that differ from DALI's, by name, or by operator and name: our version.
 ARGUMENTS = {
-    "axes": "width and height, which are the same axes",
+    "axes": "width and height by default, which are the same axes",
     "batch_processing": "True by default, as in DALI's function, despite its schema",
     "contrast_center": "half of the dtype's range by default, as DALI's documentation says",
     "index_path": "optional: without it, the files are scanned",
@@ -117,12 +120,39 @@ ARGUMENTS = {
     "min_filter": "`interp_type` by default, as DALI does",
     "missing_component_behavior": '"empty" by default, as DALI\'s documentation says',
     "pad_mode": "one for all samples",
-    "random_aspect_ratio": "4/3; DALI's default is this number with fewer digits",
+    "random_aspect_ratio": "(3/4, 4/3) by default; DALI's has fewer digits",
     "squeeze.axes": "the same for all samples; DALI fails if they differ",
 }
 
-#: Differences that aren't those of operators: subject, DALI's behaviour, ours.
+#: Differences that aren't those of operators and can change the results of a script: subject, DALI's behaviour, ours.
 BEHAVIOUR = (
+    (
+        "iterators, DROP with `pad_last_batch`, if some shards have one batch more than others",
+        "the next epoch begins with the padding of the dropped batch",
+        "every epoch begins with the first sample of its shard",
+    ),
+    ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
+    (
+        "iterators, `iter()` in the middle of an epoch, without `reader_name` and `size`",
+        "starts again without a `StopIteration`",
+        "continues the epoch",
+    ),
+    ("`feed_ndarray` into a tensor with strides", "writes as if it were contiguous", "copies element by element"),
+    (
+        "random numbers",
+        "its own",
+        "others of the same distributions, computed from seed, operator, epoch, batch and sample",
+    ),
+    (
+        "`Pipeline.serialize`",
+        "protobuf, read by all of DALI's interfaces",
+        "a different format, which only dali-proxy reads",
+    ),
+    ("`Pipeline.checkpoint`", "DALI's format", "a different format"),
+)
+
+#: The other ones: the results of a script that runs with DALI stay the same.
+IMPROVEMENTS = (
     ("server, where it runs", "a thread of the training process", 'a separate process; a thread with `mode="thread"`'),
     (
         "server, `deterministic`",
@@ -149,12 +179,6 @@ BEHAVIOUR = (
     ),
     ("loader, the server ends", "the loop waits", "`ServerDiedError` within seconds, or a restart"),
     ("`DALIPipelineRunRef`", "a class", "doesn't exist; batches and samples have `BatchRef` and `SampleRef`"),
-    (
-        "iterators, DROP with `pad_last_batch`, if some shards have one batch more than others",
-        "the next epoch begins with the padding of the dropped batch",
-        "every epoch begins with the first sample of its shard",
-    ),
-    ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
     (
         "iterators, `len()` without `reader_name` and `size`, with `last_batch_padded` and batches of one sample",
         "an error",
@@ -200,31 +224,14 @@ BEHAVIOUR = (
         "the iterator can't be reset",
         "the epoch ends, and `reset()` starts the next one",
     ),
-    (
-        "iterators, `iter()` in the middle of an epoch, without `reader_name` and `size`",
-        "starts again without a `StopIteration`",
-        "continues the epoch",
-    ),
     ("iterators, a batch that fails", "ends the pipeline", "is left out, and the next ones follow"),
     ("`DALIRaggedIterator`, PARTIAL, and COO samples that aren't 1-D", "`AttributeError`, or torch's errors", "work"),
     ("`feed_ndarray` and iterators, uint16 to uint64", "`KeyError`", "torch's types of these names"),
-    ("`feed_ndarray` into a tensor with strides", "writes as if it were contiguous", "copies element by element"),
     (
         "tensors of iterators and `to_torch_tensor(copy=False)`",
         "valid until the next run",
         "valid as long as they live",
     ),
-    (
-        "random numbers",
-        "DALI's",
-        "others of the same distributions, computed from seed, operator, epoch, batch and sample",
-    ),
-    (
-        "`Pipeline.serialize`",
-        "protobuf, read by all of DALI's interfaces",
-        "a different format, which only dali-proxy reads",
-    ),
-    ("`Pipeline.checkpoint`", "DALI's format", "a different format"),
     (
         "errors of operators",
         "name the operator and the line",

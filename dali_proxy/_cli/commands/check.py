@@ -13,7 +13,7 @@ from dali_proxy._cli.command import Command, CommandError
 from dali_proxy._cli.progress import progress
 
 _DESCRIPTION = """\
-List everything in scripts for NVIDIA DALI that is missing here or differs, at once and without running them.
+List what scripts for NVIDIA DALI use that is missing here or can change their results, without running them.
 
 The exit status is 0 if nothing is missing, else 1. Names and arguments that a script computes aren't checked."""
 
@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("scripts", metavar="SCRIPT", nargs="+", help="FILE.py, FOLDER, MODULE, or one of FILE.py and MODULE with :NAME")
     add("--json", action="store_true", help="print JSON")
-    add("--missing-only", action="store_true", help="omit differences")
+    add("--all", action="store_true", help="also list differences that don't change results, or only with rare data")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -42,16 +42,18 @@ def _execute(options: argparse.Namespace) -> int:
         findings += found
         uses += count
     missing = sum(finding.kind == "missing" for finding in findings)
-    if options.missing_only:
-        findings = [finding for finding in findings if finding.kind == "missing"]
+    notes = sum(finding.kind == "note" for finding in findings)
+    differs = len(findings) - missing - notes
+    if not options.all:
+        findings = [finding for finding in findings if finding.kind != "note"]
     if options.json:
         print(json.dumps({"findings": [asdict(finding) for finding in findings], "uses": uses}, indent=2))
     else:
         for finding in findings:
             print(finding)
-        differs = len(findings) - missing
-        counts = f"{missing} missing" + ("" if options.missing_only else f", {differs} different")
-        print(f"{counts}; {uses} uses of DALI's names checked" if uses else "Nothing of NVIDIA DALI is used.")
+        counts = f"{missing} missing, {differs} different; {uses} uses of DALI's names checked"
+        hidden = f"; --all lists {notes} more" if notes and not options.all else ""
+        print(f"{counts}{hidden}" if uses else "Nothing of NVIDIA DALI is used.")
     return 1 if missing else 0
 
 

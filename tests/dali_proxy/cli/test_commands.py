@@ -217,16 +217,18 @@ def test_commands_accept_readers_and_functions(folder: Path) -> None:
 
 def test_check_reports_what_is_missing(folder: Path) -> None:
     (folder / "train.py").write_text(
-        "from nvidia.dali import fn\nfn.magic(1)\nfn.resize(2, interp_type=types.INTERP_NN)\n"
+        "from nvidia.dali import fn\nfn.magic(1)\nfn.random.uniform()\nfn.decoders.image(2)\n"
     )
-    plain, quiet, as_json = run_all(
-        folder, ["check train.py", "check --missing-only train.py pipes.py", "check --json train"]
+    plain, everything, as_json = run_all(
+        folder, ["check train.py", "check --all train.py pipes.py", "check --json train"]
     )
-    assert plain[0] == quiet[0] == as_json[0] == 1
+    assert plain[0] == everything[0] == as_json[0] == 1
     assert "train.py:2: missing: fn.magic: dali-proxy doesn't have it" in plain[1]
-    assert "train.py:3: differs: fn.resize: " in plain[1]
-    assert len(quiet[1].splitlines()) == 2
-    assert quiet[1].splitlines()[1].startswith("1 missing; ")
+    assert "train.py:3: differs: fn.random.uniform: random numbers" in plain[1]
+    assert len(plain[1].splitlines()) == 3
+    assert plain[1].endswith("1 missing, 1 different; 4 uses of DALI's names checked; --all lists 2 more\n")
+    assert "train.py:4: note: fn.decoders.image: " in everything[1]
+    assert "--all" not in everything[1]
     document: Any = json.loads(as_json[1])
     assert document["findings"][0] == {
         "file": "train.py",

@@ -29,6 +29,7 @@ from dali_proxy._transport.protocol import (
     Advance,
     BatchRead,
     Computed,
+    DatasetWorkers,
     Failure,
     Fetch,
     Goodbye,
@@ -82,6 +83,7 @@ class ConsumerClient:
         variant: variant of the pipeline that computed the last batch that was taken; see `place`.
         computed: batches that the server has computed in the variant that is measured; None if none is.
         refused: for variants of the pipeline that can't run, the reason.
+        dataset_workers: number of dataset workers, of a server that changes it; see `resize_pool`.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class ConsumerClient:
         self.computed: Computed | None = None
         self._measured: int | None = None  # number of the variant that is measured
         self.refused = self._stages.refused
+        self.dataset_workers = 0
         self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
         self._lock, self._ahead = self._requests.lock, self._requests.ahead
@@ -284,6 +287,11 @@ class ConsumerClient:
         with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(Place(variant, measured))
 
+    def resize_pool(self, count: int) -> None:
+        """Let the server change the number of its dataset workers. `self.dataset_workers` shows when it has."""
+        with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
+            self._channel.post(DatasetWorkers(count))
+
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
         known = self._ahead.sessions.get(session)
@@ -400,6 +408,8 @@ class ConsumerClient:
             self.refused[message.variant] = message.reason
         elif isinstance(message, Computed) and message.variant == self._measured:
             self.computed = message
+        elif isinstance(message, DatasetWorkers):
+            self.dataset_workers = message.count
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 

@@ -163,4 +163,7 @@ class DatasetWorker(Monitor):
 
 
 class Pool(Monitor):
-    """The process that starts the dataset workers. It sends nothing: its connection shows that it lives."""
+    """The process that starts the dataset workers. It sends nothing: its connection shows that it lives.
+
+    It receives the number of workers to run if that changes.
+    """

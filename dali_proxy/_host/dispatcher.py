@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from dali_proxy._host.clients import Consumer, DatasetWorker, ReadTask, check_count
-from dali_proxy._transport.protocol import BatchRead, ReadBatch
+from dali_proxy._host.clients import Consumer, DatasetWorker, Pool, ReadTask, check_count
+from dali_proxy._transport.protocol import BatchRead, DatasetWorkers, Goodbye, ReadBatch
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._ipc.frames import close_all
 
@@ -21,10 +21,19 @@ class Dispatcher:
     """Deals tasks to dataset workers, on the host's thread. Consumers take turns, so none waits for a fast one.
 
     A worker that dies costs no batch: others read its tasks again. A batch whose workers die twice fails.
+
+    The number of workers is that of the process that starts them, or, after `resize`, what the owner of the server
+    wants. A worker that isn't wanted any more finishes its tasks, and is then told to end.
     """
 
     def __init__(self) -> None:
         self._workers: list[DatasetWorker] = []
+        self._leaving: list[DatasetWorker] = []  # those that finish their last tasks
+        self._pool: Pool | None = None
+        self._wanted: int | None = None  # number of workers; None while the pool decides
+        self._asked = 0  # number that the pool was asked to run
+        self._told = 0  # number that the consumers know
+        self._consumers: set[Consumer] = set()
         self._queues: dict[Consumer, deque[ReadTask]] = {}  # those with tasks, the next one first
         self._numbers = itertools.count()
         self._ended = ""  # reason why no worker will come any more
@@ -56,6 +65,22 @@ class Dispatcher:
             close_all(fds)
         self._deal()
 
+    def resize(self, count: int) -> None:
+        """Set the number of workers. They start and end later, and no batch is lost or read twice."""
+        self._wanted = count
+        self._balance()
+
+    def welcome(self, consumer: Consumer) -> None:
+        """Let a consumer that has connected know the number of workers from now on."""
+        self._consumers.add(consumer)
+        if self._told:
+            consumer.send(DatasetWorkers(self._told))
+
+    def join(self, pool: Pool) -> None:
+        """Use a process that starts workers, which has connected."""
+        self._pool, self._asked, self._ended = pool, 0, ""
+        self._balance()
+
     def add(self, worker: DatasetWorker) -> None:
         """Add a worker that has connected."""
         self._workers.append(worker)
@@ -63,7 +88,9 @@ class Dispatcher:
 
     def remove(self, worker: DatasetWorker) -> None:
         """Remove a worker that has disconnected. Let others read its batches."""
-        self._workers.remove(worker)
+        for group in (self._workers, self._leaving):
+            if worker in group:
+                group.remove(worker)
         tasks, worker.tasks = worker.tasks, {}
         for position, task in enumerate(tasks.values()):
             task.deaths += position == 0  # it read the first one; the others were queued
@@ -80,8 +107,8 @@ class Dispatcher:
 
     def end(self, reason: str) -> None:
         """Fail all batches from now on: no worker will come any more."""
-        self._ended = reason
-        for worker in self._workers:
+        self._ended, self._pool = reason, None
+        for worker in (*self._workers, *self._leaving):
             for task in worker.tasks.values():
                 self._fail(task, reason)
             worker.tasks = {}
@@ -89,6 +116,8 @@ class Dispatcher:
 
     def drop(self, consumer: Consumer, session: int | None = None) -> None:
         """Drop the tasks of an iterator that has ended; without a session, of a consumer that has disconnected."""
+        if session is None:
+            self._consumers.discard(consumer)
         others: deque[ReadTask] = deque()
         for task in self._queues.pop(consumer, ()):
             if session in (None, task.message.session):
@@ -97,18 +126,43 @@ class Dispatcher:
                 others.append(task)
         if others:
             self._queues[consumer] = others
-        for worker in self._workers:
+        for worker in (*self._workers, *self._leaving):
             for task in worker.tasks.values():
                 if task.consumer is consumer and session in (None, task.message.session):
                     task.consumer = None  # its results belong to a closed session, so the host drops them
+        self._balance()
 
     def _fail(self, task: ReadTask, reason: str) -> None:
         if task.consumer is not None:
             task.consumer.send(BatchRead(number=task.message.number, error=reason))
         task.close()
 
+    def _balance(self) -> None:
+        """Bring the number of workers closer to the wanted one. The last worker stays while batches are queued."""
+        if self._wanted is None:
+            return
+        count = max(self._wanted, 1 if self._queues else 0)
+        while len(self._workers) < count and self._leaving:
+            self._workers.append(self._leaving.pop())
+        while len(self._workers) > count:
+            worker = min(self._workers, key=lambda each: len(each.tasks))
+            self._workers.remove(worker)
+            self._leaving.append(worker)
+        for worker in [each for each in self._leaving if not each.tasks]:
+            self._leaving.remove(worker)
+            worker.send(Goodbye("it isn't needed any more"))
+        if self._pool is not None and count != self._asked:
+            self._asked = count
+            self._pool.send(DatasetWorkers(count))
+        told = min(len(self._workers), self._wanted)
+        if told != self._told:
+            self._told = told
+            for consumer in tuple(self._consumers):
+                consumer.send(DatasetWorkers(told))
+
     def _deal(self) -> None:
         """Send tasks to the workers with the fewest, until all workers have enough."""
+        self._balance()
         while self._queues:
             worker = min(self._workers, key=lambda each: len(each.tasks), default=None)
             if not self._ended and (worker is None or len(worker.tasks) >= _AT_ONCE):

@@ -31,6 +31,7 @@ from dali_proxy._transport.protocol import (
     AttachSegment,
     BatchRead,
     CloseSession,
+    DatasetWorkers,
     DetachSegment,
     Fetch,
     Goodbye,
@@ -150,6 +151,7 @@ class Host:
                 Advance: runner.advance,
                 CloseSession: self._close_session,
                 ReadBatch: lambda client, *message: self._doors[client.channel].dispatcher.read(client, *message),
+                DatasetWorkers: lambda client, message: self._doors[client.channel].dispatcher.resize(message.count),
                 Place: self._place,
                 StatsRequest: reports.answer,
                 LoopReport: reports.note_loops,
@@ -342,6 +344,10 @@ class Host:
         client = self._clients[channel]
         if isinstance(client, DatasetWorker):
             self._doors[channel].dispatcher.add(client)
+        elif isinstance(client, Consumer):
+            self._doors[channel].dispatcher.welcome(client)
+        elif isinstance(client, Pool):
+            self._doors[channel].dispatcher.join(client)
 
     def _welcome_monitor(self, monitor: Monitor, hello: Hello) -> None:
         self._check_version(monitor.channel, hello)

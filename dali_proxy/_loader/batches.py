@@ -89,6 +89,7 @@ class Cost(NamedTuple):
         message: size of the message with the worker's last batch.
         slowest: dataset index of the sample that took longest to read, as text; empty if unknown.
         slowest_seconds: its elapsed time.
+        processor: processor time of the thread in these seconds.
     """
 
     seconds: float
@@ -96,6 +97,7 @@ class Cost(NamedTuple):
     message: int
     slowest: str = ""
     slowest_seconds: float = 0.0
+    processor: float = 0.0
 
 
 class CollatedBatch(NamedTuple):

@@ -65,7 +65,9 @@ class Collate:
                 data = submit_rest(self.collate_fn(samples))
                 position = None if context.position is None else context.position()
                 elapsed, (slowest, longest) = time.perf_counter() - context.begun, context.slowest
-                cost = Cost(elapsed, context.nbytes, self._message, "" if slowest is None else str(slowest), longest)
+                processor = time.thread_time() - context.begun_processor
+                name = "" if slowest is None else str(slowest)
+                cost = Cost(elapsed, context.nbytes, self._message, name, longest, processor)
                 packs = self.packs and self.own.id is not None
                 # The training process knows the indices of a chunk.
                 batch = CollatedBatch(None if packs and in_chunk else _numbered(context), data, position, cost)

@@ -27,6 +27,14 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
         return self.num_workers == 0
 
     @property
+    def stays(self) -> str | None:
+        """Why this process reads all samples, of a loader whose server may change that; else empty or None.
+
+        It is empty if workers may read them, and None if the server doesn't decide.
+        """
+        return None
+
+    @property
     def readers(self) -> int:
         """Number of processes that read the samples; 0 if this process does."""
         return self.num_workers

@@ -98,6 +98,11 @@ class InnerLoop:
             return self._flight.in_flight
         return self._loader.in_flight
 
+    @property
+    def stays(self) -> str | None:
+        """See `InnerLoader.stays`."""
+        return self._loader.stays
+
     def note_result(self, nbytes: int, waited: float) -> None:
         """Record the size of a result, and for how many seconds the loop has waited for it on a GPU."""
         self._result_size = nbytes

@@ -80,7 +80,8 @@ class DataLoader(LoaderOptions):
             `num_workers` is by default the rank's share of the cores when an epoch begins; see
             `distributed.environment`. It is 0 for iterable datasets. If the server has dataset workers, or servers in a
             cluster, it has no meaning for other datasets, and `prefetch_factor` is the number of batches in flight of
-            each of these.
+            each of these. If the server changes the number of its workers, as that of `serve` does, they read the
+            samples of map-style datasets for loaders without `num_workers`.
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
@@ -128,6 +129,8 @@ class DataLoader(LoaderOptions):
             hints = "".join(did_you_mean(name, sorted(known)) for name in kwargs.keys() - known)
             raise TypeError(f"DataLoader {error}{hints}") from None
         self._default_workers: int | None = None  # if the user passes no number
+        chooses = dali_server.num_workers != "auto" or "num_workers" not in options
+        self.reads_in_server = dali_server.reads_datasets and kind_of(dataset) == "map" and chooses
         if "num_workers" not in options and kind_of(dataset) == "map":
             options["num_workers"] = self._default_workers = _default_workers(dali_server)
         if self.last_batch_policy is not None:
@@ -136,7 +139,7 @@ class DataLoader(LoaderOptions):
         elif self.last_batch_padded:
             raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
         self.dali_server = dali_server
-        for_pool = _pool_options(dali_server, options)
+        for_pool = _pool_options(options) if self.reads_in_server else {}
         super().__init__(**options)
         vars(self).update(for_pool)  # torch forbids changes of some attributes
         self._epoch = 0
@@ -194,7 +197,7 @@ class DataLoader(LoaderOptions):
         Unlike torch, don't warn of a single process: `ServerStats.advice` recommends more workers than cores if they
         wait for a disk or the network, and fewer if they don't.
         """
-        if self.dali_server.reads_datasets:
+        if self.reads_in_server:
             return  # no workers are started here
         ranks, cores = current_ranks(), len(allowed_cores())
         sharing = processes_sharing(ranks, cores)
@@ -313,14 +316,12 @@ def _default_workers(server: DALIServer) -> int:
     return Shares.of_rank().num_workers
 
 
-def _pool_options(server: DALIServer, options: dict[str, Any]) -> dict[str, Any]:
+def _pool_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options for a server that reads the dataset, and return them: torch allows them only with workers.
 
     Raises:
         ArgumentValueError: `prefetch_factor` is less than 1.
     """
-    if not server.reads_datasets or kind_of(options["dataset"]) != "map":
-        return {}
     prefetch_factor = options.pop("prefetch_factor", None)
     if prefetch_factor is not None and prefetch_factor < 1:
         raise ArgumentValueError(f"DataLoader: prefetch_factor must be 1 or more, or None, not {prefetch_factor!r}")

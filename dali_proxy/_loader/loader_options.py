@@ -24,4 +24,6 @@ class LoaderOptions(torch.utils.data.DataLoader[Any]):
     on_error: OnError
     ragged: Ragged | None
     batch_transform: Callable[[Any], Any] | None
+    #: Whether the server reads the samples.
+    reads_in_server: bool
     _earlier_shapes: EarlierShapes

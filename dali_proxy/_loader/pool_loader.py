@@ -1,7 +1,12 @@
-"""The inner loader of a server that reads the batches itself: in a cluster, or with its pool of dataset workers."""
+"""The inner loader of a server that reads the batches itself: in a cluster, or with its pool of dataset workers.
+
+If the number of these workers changes while the loop runs, it begins with 0: then this process reads the batches, with
+the same random numbers.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -27,18 +32,37 @@ from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.rescue import LOST
 from dali_proxy._transport.endpoint import without_rank
 from dali_proxy.errors import ServerDiedError, WorkerDiedError
+from dali_proxy.pipeline._executor.available_memory import available_memory
 from dali_proxy.pipeline._ipc import pickling
 from dali_proxy.pipeline._ipc.interpreter import working_directory
-from dali_proxy.pipeline._ipc.signals import deferred_signals, finalizer
+from dali_proxy.pipeline._ipc.signals import deferred_signals, finalizer, let_through
+from dali_proxy.pipeline.errors import SerializationError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.server_pool import PendingBatch, ServerPool
     from dali_proxy._pool.dataset_pool import DatasetPool, PendingRead
     from dali_proxy._server.server import DALIServer
 
+_log = logging.getLogger("dali_proxy")
+
 _EACH = 3  # batches in flight of each server or worker: one is read, one is in the pipeline, one is on its way
 
-_Pending: TypeAlias = "PendingBatch | PendingRead"
+_PART = 4  # the part of the available memory that a pickled dataset may take: one of so many
+_READS = 2  # batches that this process reads in each step of the loop, at most
+
+_Pending: TypeAlias = "PendingBatch | PendingRead | _ReadHere"
+
+
+class _ReadHere:
+    """A batch that this process has read."""
+
+    done = True
+
+    def __init__(self, batch: CollatedBatch | FailedBatch, nbytes: int) -> None:
+        self.batch, self.nbytes = batch, nbytes
+
+    def drop(self) -> None:
+        """Do nothing: the batch belongs to a session that ends."""
 
 
 @dataclass(eq=False)
@@ -132,6 +156,11 @@ class PoolLoader(InnerLoader):
             options.pop(name, None)
         super().__init__(dataset, **options)
         self._reader: tuple[bytes, Any] | None = None
+        self._may_read_here = server.cluster is None and server.num_workers == "auto"
+        self._stays = ""  # reason why only this process reads
+        if self._may_read_here and self._init is not None:
+            self._stay("the loader has a worker_init_fn, for which it needs num_workers=1 or more")
+        self._is_published = False  # whether the pickle is that of the current epoch
         self._size = 0  # bytes of the last result
         self._seed = 0
 
@@ -149,36 +178,66 @@ class PoolLoader(InnerLoader):
         return False
 
     @property
+    def stays(self) -> str | None:
+        return self._stays if self._may_read_here else None
+
+    @property
     def readers(self) -> int:
-        return self.pool.ready
+        return 0 if self._stays else self.pool.ready
+
+    @property
+    def reads_now(self) -> bool:
+        """Whether this process reads the next batch, because there are no workers yet, or they aren't worth it."""
+        return self._may_read_here and not self.readers
+
+    @property
+    def asks_workers(self) -> bool:
+        """Whether `request` surely reads nothing in this process."""
+        return not self._may_read_here or (self._is_published and self.readers > 0)
 
     @property
     def in_flight(self) -> InFlight:
-        ready = self.pool.ready
+        ready, of = (1, "that this process reads") if self.reads_now else (self.readers, f"of each {self.pool.member}")
         if not self._size:
             return InFlight(ready, "the first batches")
         bound = max(self.pool.in_flight_bytes // self._size, 1)
         if bound < ready * self._each:
             return InFlight(bound, "in_flight_bytes")
-        return InFlight(ready * self._each, f"{self._each} of each {self.pool.member}")
+        return InFlight(ready * self._each, f"{self._each} {of}")
 
     def _get_iterator(self) -> Any:
-        self._publish()
+        if self._may_read_here:
+            self._is_published = False  # when workers read the first batch of the epoch
+        else:
+            self._publish()
         return _PoolBatches(self)
 
     def request(self, numbered: NumberedIndices, seed: int) -> _Pending:
-        """Request a batch."""
-        if self._reader is None:
-            self._publish()
-        assert self._reader is not None
-        assert isinstance(self.dataset, NumberedDataset)
+        """Request a batch, or read it."""
         self._seed = seed
+        reads = self.reads_now or not (self._is_published or self._publish())
+        assert isinstance(self.dataset, NumberedDataset)
         session = session_of(self.dataset.first_session, numbered.epoch)
+        if reads:
+            batch = self.read_here(numbered, seed)
+            return _ReadHere(batch, self._server.consumer.result_size(session))
+        assert self._reader is not None
         return self.pool.request(BatchRequest(*self._reader, numbered, seed, session))
+
+    def read_here(self, numbered: NumberedIndices, seed: int) -> CollatedBatch | FailedBatch:
+        """Read a batch in this process, with the random numbers that a worker would draw.
+
+        Raises:
+            Interrupted: a signal handler raised.
+        """
+        with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.number_among_ranks])):
+            return let_through(super().make, numbered)
 
     def take(self, batch: _Pending) -> Any:
         """Return the batch that has arrived, or raise its error."""
         self._size = batch.nbytes or self._size
+        if isinstance(batch, _ReadHere):
+            return batch.batch
         try:
             return batch.result()
         except (*LOST, WorkerDiedError) as error:
@@ -211,14 +270,26 @@ class PoolLoader(InnerLoader):
             self.pool.wait()
             deadline.check()
 
-    def _publish(self) -> None:
-        """Pickle the dataset as it is now, like torch, which starts workers for each epoch."""
-        if self._reader is not None and self._reads_once:
-            return
+    def _stay(self, reason: str) -> None:
+        self._stays = reason
+        _log.warning("this process reads the samples of %s: %s", type(self._user_dataset).__name__, reason)
+
+    @property
+    def _user_dataset(self) -> Any:
         assert isinstance(self.dataset, NumberedDataset)
+        return self.dataset.dataset
+
+    def _publish(self) -> bool:
+        """Pickle the dataset as it is now, like torch, which starts workers for each epoch.
+
+        If this process may read instead, return whether the dataset can be pickled.
+        """
+        self._is_published = True
+        if self._reader is not None and self._reads_once:
+            return True
         assert isinstance(self.collate_fn, Collate)
         own = OwnWorker()
-        dataset, collate = self.dataset.dataset, self.collate_fn.collate_fn
+        dataset, collate = self._user_dataset, self.collate_fn.collate_fn
         reader = BatchReader(
             NumberedDataset(dataset, 0, own),
             Collate(collate, own),
@@ -228,10 +299,17 @@ class PoolLoader(InnerLoader):
         )
         with without_rank():
             parts = {"the dataset": dataset, "collate_fn": collate, "worker_init_fn": self._init}
-            data = pickling.dumps(reader, parts)
+            try:
+                data = pickling.dumps(reader, parts, available_memory() // _PART if self._may_read_here else None)
+            except SerializationError as error:
+                if not self._may_read_here:
+                    raise
+                self._stay(str(error))
+                return False
         identity = blake2b(data, digest_size=16).digest()
         if self._reader is None or self._reader[0] != identity:
             self._reader = identity, self.pool.put(data)
+        return True
 
 
 class _PoolBatches(_BaseDataLoaderIter):
@@ -243,8 +321,12 @@ class _PoolBatches(_BaseDataLoaderIter):
         self._loader = loader
         self._in_flight: deque[_Pending | Pause] = deque()
         self._drawn_all = False
+        self._unread: NumberedIndices | None = None  # a signal handler raised while this process read it
 
     def _next_data(self) -> Any:
+        if not self._loader.asks_workers and self._in_flight:  # before a batch leaves the queue: a handler may raise
+            for _ in range(_READS):
+                self._request_next()
         self._loader.wait(self._has_next)
         if not self._in_flight:
             raise StopIteration
@@ -253,7 +335,7 @@ class _PoolBatches(_BaseDataLoaderIter):
         if isinstance(batch, Pause):
             return batch
         data = self._loader.take(batch)
-        self._request_more()
+        self._request_more(reads=False)  # a handler that raised would lose this batch
         return pin_memory(data) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
     def _has_next(self) -> bool:
@@ -264,18 +346,31 @@ class _PoolBatches(_BaseDataLoaderIter):
         batches = self._in_flight if not self._loader.in_order else list(self._in_flight)[:1]
         return next((batch for batch in batches if isinstance(batch, Pause) or batch.done), None)
 
-    def _request_more(self) -> None:
+    def _request_more(self, reads: bool = True) -> None:
+        """Request batches until enough are in flight, or read one, if this process reads and none is in flight."""
         self._loader.pool.handle()
-        while not self._drawn_all and len(self._in_flight) < self._loader.in_flight.batches:
+        if not self._loader.asks_workers and (self._in_flight or not reads):
+            return
+        while self._request_next() and self._loader.asks_workers:
+            pass
+
+    def _request_next(self) -> bool:
+        """Request the next batch, unless enough are in flight or the epoch ends. Return whether it did."""
+        if self._drawn_all or len(self._in_flight) >= self._loader.in_flight.batches:
+            return False
+        if self._unread is None:
             try:
-                numbered = next(self._sampler_iter)
+                self._unread = next(self._sampler_iter)
             except StopIteration:
                 self._drawn_all = True
-                return
-            if isinstance(numbered.indices, Pause):
-                self._in_flight.append(numbered.indices)
-            else:
-                self._in_flight.append(self._loader.request(numbered, int(self._base_seed)))
+                return False
+        numbered = self._unread
+        if isinstance(numbered.indices, Pause):
+            self._in_flight.append(numbered.indices)
+        else:
+            self._in_flight.append(self._loader.request(numbered, int(self._base_seed)))
+        self._unread = None
+        return True
 
     @finalizer
     def __del__(self) -> None:

@@ -21,7 +21,6 @@ from dali_proxy._loader.resume import LoaderState, SamplerState, batch_size_of, 
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader_options import LoaderOptions
-    from dali_proxy._server.server import DALIServer
 
 
 def inner_loader(
@@ -70,13 +69,10 @@ def inner_loader(
     sampler = NumberedSampler(items, state.taker, state.watch)
     options.update(_sampling(loader, sampler, sampler))
     numbered = NumberedDataset(dataset, first_session, own)
-    return _loader_for(loader.dali_server, loader.worker_init_fn, numbered, options), sampler, state
-
-
-def _loader_for(server: DALIServer, init: Any, dataset: NumberedDataset, options: dict[str, Any]) -> InnerLoader:
-    if not server.reads_datasets:
-        return InnerLoader(dataset, **options)
-    return PoolLoader(server, dataset, **{**options, "worker_init_fn": init})
+    if not loader.reads_in_server:
+        return InnerLoader(numbered, **options), sampler, state
+    options["worker_init_fn"] = loader.worker_init_fn
+    return PoolLoader(loader.dali_server, numbered, **options), sampler, state
 
 
 def _sampling(loader: LoaderOptions, batch_sampler: Any, sampler: Any) -> dict[str, Any]:

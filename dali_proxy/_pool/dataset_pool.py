@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -104,34 +104,43 @@ class Connected(Protocol):
     def consumer(self) -> Any:
         """This process's connection to the server."""
 
+    @property
+    def owned(self) -> bool:
+        """Whether this process has started the server."""
+
 
 class DatasetPool:
     """The dataset workers of a server, as a loader sees them.
 
     Args:
         server: handle of the server.
-        num_workers: number of workers.
+        num_workers: number of workers; "auto" if the server changes it.
 
     Attributes:
-        ready: number of workers that one loader keeps busy.
         in_flight_bytes: limit for the results of one loader that are in flight.
         name, member: names of the workers, and of one, for messages.
     """
 
     name, member = "the dataset workers are", "dataset worker"
 
-    ready: int
     in_flight_bytes: int
 
-    def __init__(self, server: Connected, num_workers: int) -> None:
+    def __init__(self, server: Connected, num_workers: int | Literal["auto"]) -> None:
         self._num_workers = num_workers
-        self.divide()
         self._server = weakref.proxy(server)  # in a cycle, the server would run until the garbage collector does
+        self.divide()
 
     def divide(self) -> None:
         """Divide the workers and the memory among the ranks of this machine, when an epoch begins."""
-        self.ready = -(-self._num_workers // current_ranks().local_world_size)
+        shared = self._num_workers != "auto" or not self._server.owned
+        self._users = current_ranks().local_world_size if shared else 1
         self.in_flight_bytes = in_flight_bytes()
+
+    @property
+    def ready(self) -> int:
+        """Number of workers that one loader keeps busy; 0 if the number changes, and the loader reads itself now."""
+        count = self._connect().dataset_workers if self._num_workers == "auto" else self._num_workers
+        return -(-count // self._users)
 
     def put(self, data: bytes) -> SharedBlock:
         """Store a pickled reader in shared memory. Workers can read it while a request needs it."""

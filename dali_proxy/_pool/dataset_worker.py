@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.pipeline._ipc import pickling
 from dali_proxy.pipeline._ipc.errors import IPCError
 from dali_proxy.pipeline._ipc.memory import SharedBlock
+
+LET_GO = 75
+"""Exit code of a worker that the server has told to end."""
 
 
 def run(endpoint: Endpoint, number: int, count: int) -> None:
@@ -49,7 +53,7 @@ class _Worker:
         while True:
             received = self._channel.receive()
             if not isinstance(received.message, ReadBatch):  # Goodbye
-                return
+                sys.exit(LET_GO)
             message = received.message
             with SharedBlock.attach(received.fds[0], message.reader_nbytes, writable=False) as self._block:
                 answer, memory = self._read(message)

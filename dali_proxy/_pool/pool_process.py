@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import subprocess
+from contextlib import suppress
 
 from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._transport.endpoint import Endpoint
@@ -45,6 +46,21 @@ class PoolProcess:
                 self._socket.close()
                 raise
 
+    @property
+    def ended(self) -> str:
+        """How the process has ended; empty while it runs."""
+        code = self._process.poll()
+        return "" if code is None else describe_exit(code)
+
+    def begin_later(self, endpoint: Endpoint) -> None:
+        """Let the server start workers, and change their number, without waiting for that."""
+        with suppress(ConnectionError):  # it has ended already
+            self._socket.sendall(pickle.dumps((endpoint, 0, working_directory(), import_path())))
+
+    def largest_worker(self) -> int:
+        """Return the memory of the largest worker in bytes, without what it shares with others; 0 without workers."""
+        return max((_own_bytes(pid) for pid in _children(self._process.pid)), default=0)
+
     def begin(self, endpoint: Endpoint, count: int) -> None:
         """Start the workers, and wait until they run.
 
@@ -77,3 +93,18 @@ class PoolProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+    return []
+
+
+def _own_bytes(pid: int) -> int:
+    """Return the proportional set size of a process: pages that it shares with others count in part."""
+    with suppress(OSError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    return 0

@@ -1,9 +1,10 @@
-"""The process of a server's dataset workers: it imports torch once, forks them, and replaces those that die."""
+"""The process of a server's dataset workers: it imports torch once, forks as many as wanted, and replaces the dead."""
 
 from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -18,10 +19,12 @@ from typing import Any, NamedTuple
 
 from dali_proxy._common.bound_process import with_bound_workers
 from dali_proxy._common.process_exit import describe_exit
-from dali_proxy._pool.dataset_worker import run
+from dali_proxy._pool.dataset_worker import LET_GO, run
 from dali_proxy._transport.endpoint import Endpoint, open_channel
+from dali_proxy._transport.protocol import DatasetWorkers
 from dali_proxy.errors import ProxyError
 from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.errors import IPCError
 from dali_proxy.pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
 
 _PRELOADED = "dali_proxy._loader.pool_loader"  # the readers' module, and all that it imports; a higher layer
@@ -34,7 +37,7 @@ class Settings(NamedTuple):
 
     Attributes:
         endpoint: the server.
-        number_of_workers: number of workers.
+        number_of_workers: number of workers, until the server wants another one.
         directory: working directory of the user's process; empty if it has none.
         sys_path: its `sys.path`.
     """
@@ -76,40 +79,59 @@ def _supervise(settings: Settings, channel: Channel, parent: socket.socket) -> N
     importlib.import_module(_PRELOADED)
     gc.collect()
     gc.freeze()  # a worker that collected inherited objects would copy their pages
-    workers = {number: _start(settings, number) for number in range(settings.number_of_workers)}
+    workers: dict[int, BaseProcess] = {}
+    wanted = settings.number_of_workers
+    _fill(settings, workers, wanted)
     with suppress(ConnectionError):  # the parent has ended: the loop notices
         parent.sendall(b"1")
     patience, deaths = time.monotonic() + _CALM, 0
-    while True:
-        ends = [parent.fileno(), channel.fileno()]
-        ready = wait([*ends, *(worker.sentinel for worker in workers.values())])
-        if any(end in ready for end in ends):  # closed, or the server's goodbye
+    ready: list[Any] = []
+    while parent.fileno() not in ready:
+        try:
+            received = [each.message for each in channel.receive_ready()]  # the first ones came with the greeting
+        except IPCError:
             break
+        if not all(isinstance(message, DatasetWorkers) for message in received):  # the server's goodbye
+            break
+        wanted = next((message.count for message in reversed(received)), wanted)
         if time.monotonic() > patience:
             patience, deaths = time.monotonic() + _CALM, 0
-        for number, worker in workers.items():
+        for number, worker in [*workers.items()]:
             worker.join(0)
             if worker.exitcode is None:
                 continue
+            del workers[number]
+            if worker.exitcode == LET_GO:
+                continue
             deaths += 1
             what = f"dali-proxy: a dataset worker (pid {worker.pid}) {describe_exit(worker.exitcode)}"
-            if deaths > _DEATHS * settings.number_of_workers:
+            if deaths > _DEATHS * max(wanted, 1):
                 sys.stderr.write(f"{what}; too many have died within {_CALM:g} s, so no other one starts\n")
                 return
             if channel.alive():
-                sys.stderr.write(f"{what}; another one starts\n")
+                sys.stderr.write(f"{what}{'; another one starts' if len(workers) < wanted else ''}\n")
                 sys.stderr.flush()
-                workers[number] = _start(settings, number)
+        if len(workers) < wanted and channel.alive():
+            _fill(settings, workers, wanted)
+        ready = wait([parent.fileno(), channel.fileno(), *(worker.sentinel for worker in workers.values())])
     for worker in workers.values():
         worker.kill()
         worker.join()
 
 
-def _start(settings: Settings, number: int) -> BaseProcess:
+def _fill(settings: Settings, workers: dict[int, BaseProcess], wanted: int) -> None:
+    """Start workers until there are as many as wanted."""
+    numbers = (number for number in itertools.count() if number not in workers)
+    while len(workers) < wanted:
+        number = next(numbers)
+        workers[number] = _start(settings, number, wanted)
+
+
+def _start(settings: Settings, number: int, count: int) -> BaseProcess:
     context: Any = with_bound_workers(multiprocessing.get_context("fork"))
     worker: BaseProcess = context.Process(
         target=run,
-        args=(settings.endpoint, number, settings.number_of_workers),
+        args=(settings.endpoint, number, count),
         name=f"dataset worker {number}",
         daemon=True,
     )

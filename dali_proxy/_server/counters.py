@@ -68,6 +68,7 @@ class Counters:
     bytes_out: int = 0
     workers: int = 0
     num_workers: int = 0
+    num_workers_reason: str = ""
     queued: int = 0
     running: int = 0
     waiting_results: int = 0

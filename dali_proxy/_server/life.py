@@ -46,6 +46,12 @@ class Life:
     def directory(self) -> str:
         return os.path.dirname(self.endpoint.path)
 
+    def start_dataset_workers(self) -> None:
+        """Start the process of dataset workers, whose number the server then changes. Don't wait for it."""
+        with deferred_signals:
+            self.dataset_workers = PoolProcess(self.directory)
+            self.dataset_workers.begin_later(self.endpoint)
+
     def disconnect(self) -> None:
         """Drop this process's connection, which has ended."""
         consumer = self.consumers.pop(os.getpid())

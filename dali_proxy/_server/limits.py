@@ -80,12 +80,12 @@ def check_choices(mode: str, restart: str, device: str | None) -> None:
         raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
 
 
-def check_limits(timeout: float | None, num_workers: int, **sizes: int) -> None:
+def check_limits(timeout: float | None, num_workers: int | str, **sizes: int) -> None:
     """Check the limits of a server.
 
     Args:
         timeout: seconds, or None.
-        num_workers: number of dataset workers.
+        num_workers: number of dataset workers, or "auto".
         **sizes: numbers of bytes, by the names of their arguments.
 
     Raises:
@@ -94,8 +94,8 @@ def check_limits(timeout: float | None, num_workers: int, **sizes: int) -> None:
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
             raise ArgumentValueError(f"DALIServer: {name} must be a number of bytes, 1 or more, not {size!r}")
-    if not isinstance(num_workers, int) or num_workers < 0:
-        raise ArgumentValueError(f"DALIServer: num_workers must be 0 or more, not {num_workers!r}")
+    if num_workers != "auto" and not (isinstance(num_workers, int) and num_workers >= 0):
+        raise ArgumentValueError(f'DALIServer: num_workers must be 0 or more, or "auto", not {num_workers!r}')
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise ArgumentValueError(f"DALIServer: timeout must be seconds, more than 0, or None, not {timeout!r}")
 

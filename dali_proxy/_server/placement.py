@@ -143,6 +143,11 @@ class Placing:
         return "" if self._choice is None else self._choice.reason
 
     @property
+    def is_settled(self) -> bool:
+        """Whether no placement is being measured."""
+        return self.trial is None or self.trial.is_settled
+
+    @property
     def names(self) -> tuple[Settled, ...]:
         """The placements that the server can use: the first one at its start, the others as alternatives."""
         return tuple(self._variants)

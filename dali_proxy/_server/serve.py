@@ -21,7 +21,7 @@ def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
         **arguments: for a function, arguments of its pipeline: `batch_size` (the largest batch, 64 by default),
             `num_threads` (by default the number of cores), `seed` (of random numbers; drawn by default), `device_id`
             (by default the current GPU if an operator needs one) and others of `dali_proxy.Pipeline`. Also the
-            arguments of `DALIServer`, such as `mode`, `num_workers`, `placement` and `restart`.
+            arguments of `DALIServer`, such as `mode`, `num_workers` ("auto" by default), `placement` and `restart`.
 
     Raises:
         TracingError: the function can't be traced; the message names the line.
@@ -30,7 +30,7 @@ def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
         >>> with serve(augment, batch_size=64, seed=1) as server:  # doctest: +SKIP
         ...     dataset = ImageDataset(folder, transform=server.proxy)
     """
-    server = DALIServer(function, **arguments)
+    server = DALIServer(function, **{"num_workers": "auto", **arguments})
     server.start()
     return server
 
@@ -76,10 +76,11 @@ def attach(name: str, pipeline: Pipeline | Callable[..., Any] | None = None, **a
 def _signature() -> inspect.Signature:
     given = inspect.signature(serve)
     function, others = given.parameters.values()
-    defaults = {"batch_size": 64, "num_threads": None, "seed": None}
+    defaults: dict[str, Any] = {"batch_size": 64, "num_threads": None, "seed": None}
     sizes = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
     of_server = inspect.signature(DALIServer).parameters.values()
     options = [each for each in of_server if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    options = [each.replace(default="auto") if each.name == "num_workers" else each for each in options]
     return given.replace(parameters=[function, *sizes, *options, others])
 
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import secrets
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ from dali_proxy._server.limits import (
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.naming import as_name, described
 from dali_proxy._server.placement import Placement, Placing, depends_on_order
+from dali_proxy._server.pool_sizing import PoolSizing
 from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function, new_endpoint
@@ -100,7 +102,9 @@ class DALIServer:
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
         num_workers: number of dataset workers of the server. They read the samples for all loaders of map-style
             datasets, in all processes that use the server, so that `num_workers` of these loaders has no meaning. With
-            0, each loader starts its own workers. See also `distributed.shared_server`.
+            0, each loader starts its own workers. With "auto", as for `serve`, the number changes while loops run, from
+            0, and loaders with a `num_workers` of their own don't use them; with ``mode="thread"`` it stays 0. See also
+            `distributed.shared_server`.
         cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
             use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
             operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.
@@ -146,7 +150,7 @@ class DALIServer:
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
-        num_workers: int = 0,
+        num_workers: int | Literal["auto"] = 0,
         cache: int | str | Mapping[str, Any] | None = None,
         cluster: RayCluster | None = None,
         name: str | None = None,
@@ -156,6 +160,7 @@ class DALIServer:
     ) -> None:
         pipeline = as_pipeline(pipeline, arguments, inspect.signature(DALIServer).parameters)
         check_choices(mode, restart, device)
+        num_workers = 0 if num_workers == "auto" and (mode == "thread" or cluster is not None) else num_workers
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
@@ -178,6 +183,7 @@ class DALIServer:
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
         self.num_workers = num_workers
+        self._sizing: PoolSizing | None = None  # of "auto", while the server runs
         self.stops, self.stopped = 0, False  # number of calls of `stop`; whether there was one since the last start
         self.loop_times, self.losses = LoopTimes(), Losses()
         self._report_at = 0.0  # time of the next report of the loops
@@ -263,7 +269,7 @@ class DALIServer:
     @property
     def reads_datasets(self) -> bool:
         """Whether the server reads the samples of loaders: in a cluster, or with its dataset workers."""
-        return self.cluster is not None or self.num_workers > 0
+        return self.cluster is not None or self.num_workers != 0
 
     @property
     def pool(self) -> ServerPool | DatasetPool:
@@ -320,7 +326,9 @@ class DALIServer:
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 with make_folder(self._life.directory):
-                    if self.num_workers:  # they import torch while the host starts
+                    if (
+                        isinstance(self.num_workers, int) and self.num_workers
+                    ):  # they import torch while the host starts
                         self._life.dataset_workers = PoolProcess(self._life.directory)
                     if self._remote is not None:
                         self._life.host = self._remote.start(self.mode, self.endpoint, options)
@@ -330,7 +338,10 @@ class DALIServer:
                         self._name = replace(self._name, attaches=True)  # later, other jobs may have restarted it
                     else:
                         self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
-                    if self._life.dataset_workers is not None:
+                    if self.num_workers == "auto":
+                        weak = weakref.proxy(self)  # else the server would run until the garbage collector does
+                        self._sizing = PoolSizing(self.loop_times, self._life, partial(getattr, weak, "consumer"))
+                    elif self._life.dataset_workers is not None:
                         self._life.dataset_workers.begin(self.endpoint, self.num_workers)
                     if any(self._placing.device_stages):
                         _ = self.consumer  # raises now if something is missing in this process
@@ -350,8 +361,11 @@ class DALIServer:
             return self.consumer.refused.get(number, "")
         return ""
 
-    def note_batch(self, consumer: ConsumerClient | ClusterConsumer) -> None:
-        """Record that a loop of this process has taken a batch."""
+    def note_batch(self, consumer: ConsumerClient | ClusterConsumer, loader: object, stays: str | None) -> None:
+        """Record that a loop of this process has taken a batch. For `stays`, see `InnerLoader`."""
+        if self._sizing is not None and stays is not None and self.owned and self._placing.is_settled:
+            with suppress(ProxyError):  # the server is gone: the loop raises that
+                self._sizing.take(loader, stays)
         if time.monotonic() > self._report_at:
             self._report_loops()
         if self._placing.trial is not None:
@@ -580,7 +594,7 @@ class DALIServer:
 
     def __getstate__(self) -> dict[str, Any]:
         self._copied = True
-        dropped = ("pipeline", "_life", "_lock", "_remote", "proxy", "_dataset_pool")
+        dropped = ("pipeline", "_life", "_lock", "_remote", "_sizing", "proxy", "_dataset_pool")
         return {
             **{name: value for name, value in vars(self).items() if name not in dropped},
             "endpoint": self.endpoint,
@@ -589,7 +603,7 @@ class DALIServer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         endpoint = state.pop("endpoint")
         vars(self).update(state)
-        self._remote = None
+        self._remote = self._sizing = None
         self._live(Life(endpoint, owner=0))
 
     def __repr__(self) -> str:

@@ -32,6 +32,7 @@ OF_LOOPS = (
     *("loop_batches", "loop_samples", "worker_starts", "num_workers"),
 )
 
+
 _Report = TypeVar("_Report", "ServerStats", OperatorTimes)
 
 
@@ -44,6 +45,8 @@ class BatchCost(Protocol):
     def slowest(self) -> str: ...
     @property
     def slowest_seconds(self) -> float: ...
+    @property
+    def processor(self) -> float: ...
 
 
 def slowest_of(samples: Mapping[str, float]) -> dict[str, float]:
@@ -63,10 +66,11 @@ class LoopTimes:
         loop_samples: number of samples in these batches.
         worker_starts: number of epochs, after the first one, that began with new worker processes.
         num_workers: number of workers of the loader that began an epoch last.
-        in_flight: see `ServerStats`.
+        num_workers_reason, in_flight: see `ServerStats`.
         rank: rank of this process when the last batch was requested.
         latency: durations for each batch: "wait", "training" and "dataset"; see `ServerStats`.
         slowest: see `ServerStats`.
+        reading, processor: time that workers, or this process, took to read the batches, and its processor time.
         trace: the trace that records the loops, or None.
     """
 
@@ -78,10 +82,12 @@ class LoopTimes:
         self.start_wait = 0.0
         self.training = 0.0
         self.loop_batches = self.loop_samples = self.worker_starts = self.num_workers = 0
+        self.num_workers_reason = ""
         self.in_flight: dict[str, InFlight] = {}
         self.rank = 0
         self.latency = {"wait": Latency(), "training": Latency(), "dataset": Latency()}
         self.slowest: dict[str, float] = {}
+        self.reading = self.processor = 0.0
         self._least_slow = 0.0  # samples that took less time aren't among the slowest ones
         self._has_started = False  # whether any loader has started workers
         self._handed_over = 0.0  # time of the last `leave`; 0 outside of loops
@@ -92,7 +98,7 @@ class LoopTimes:
 
     def counters(self) -> dict[str, Any]:
         """Return the times and numbers, by name."""
-        return {name: getattr(self, name) for name in OF_LOOPS}
+        return {name: getattr(self, name) for name in (*OF_LOOPS, "num_workers_reason")}
 
     def enter(self) -> None:
         """Record that the loop requests a batch."""
@@ -147,6 +153,8 @@ class LoopTimes:
     def note_cost(self, cost: BatchCost) -> None:
         """Record what a batch took in its worker."""
         self.latency["dataset"].add(cost.seconds)
+        self.reading += cost.seconds
+        self.processor += cost.processor
         if cost.slowest_seconds > self.slowest.get(cost.slowest, self._least_slow):
             self.slowest[clip(cost.slowest, _NAME)] = cost.slowest_seconds
             if len(self.slowest) > 2 * _SLOWEST:
@@ -226,7 +234,9 @@ class ServerStats(Counters):
         bytes_out: bytes of results.
         workers: current number of connected processes that submit batches. Workers end with their epoch, unless they
             are persistent.
-        num_workers: number of workers of the loaders that began an epoch last.
+        num_workers: number of workers of the loaders that began an epoch last; with ``num_workers="auto"``, the number
+            of dataset workers now, or 0 while the process of the loop reads.
+        num_workers_reason: with ``num_workers="auto"``: why there are so many, and what the last change brought.
         queued: current number of requests that wait for the executor.
         running: current number of requests in the executor.
         waiting_results: current number of requests that haven't been fetched.
@@ -332,6 +342,9 @@ class ServerStats(Counters):
             f"in flight   executor: {self.depth} batches ({self.depth_reason})",
             *(f"            {name}: {each.batches} batches ({each.reason})" for name, each in self.in_flight.items()),
         ]
+        if self.num_workers_reason:
+            text = f"{self.num_workers} now: {self.num_workers_reason}"
+            lines += textwrap.wrap(text, _WIDTH, initial_indent="workers     ", subsequent_indent=" " * 12)
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
         if self.damaged:
@@ -366,6 +379,7 @@ class ServerStats(Counters):
         now = (
             *("workers", "num_workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
             *(
+                "num_workers_reason",
                 "operators",
                 "placement",
                 "placement_reason",

@@ -369,6 +369,7 @@ class LoopReport(Message, frozen=True, kw_only=True):
         rank: rank of the process.
         latency: durations of stages of batches; see `Latency.counts`.
         slowest: seconds that reading a sample took, by its dataset index.
+        num_workers_reason: see `ServerStats`.
     """
 
     training: float
@@ -389,6 +390,7 @@ class LoopReport(Message, frozen=True, kw_only=True):
     rank: U32 = 0
     latency: Annotated[tuple[tuple[ShortName, Annotated[tuple[tuple[int, U64], ...], MANY]], ...], MANY] = ()
     slowest: Annotated[tuple[tuple[Line, float], ...], MANY] = ()
+    num_workers_reason: Text = ""
 
 
 class ReadBatch(Message, frozen=True, kw_only=True):
@@ -423,6 +425,16 @@ class BatchRead(Message, frozen=True, kw_only=True):
     error: Text = ""
 
 
+class DatasetWorkers(Message, frozen=True):
+    """A number of dataset workers, of a server whose number may change.
+
+    Consumer to server: how many it wants; the last message counts. Server to the process that starts them: how many to
+    run. Server to consumers: how many read batches now.
+    """
+
+    count: Annotated[int, Meta(ge=0, le=1024)]
+
+
 class Goodbye(Message, frozen=True):
     """Server to client: the last message, with the reason for an orderly end of the connection."""
 
@@ -453,6 +465,7 @@ CODEC = Codec(
         20: ReadBatch,
         21: BatchRead,
         22: Computed,
+        23: DatasetWorkers,
     },
     trusted=(Advance, CloseSession, Fetch, OpenSession, Release, Result),
 )

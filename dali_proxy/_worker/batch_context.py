@@ -27,6 +27,7 @@ class BatchContext(msgspec.Struct, eq=False):
         loops: number of loops over other loaders that have begun inside this batch.
         position: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
         begun: time when the batch began.
+        begun_processor: processor time of the thread then.
         nbytes: size of the samples that were submitted for it.
         rank: rank of the training process.
         global_batch: number of the batch among those of all ranks; None if it is that of the epoch.
@@ -42,6 +43,7 @@ class BatchContext(msgspec.Struct, eq=False):
     loops: int = 0
     position: Callable[[], bytes | None] | None = None
     begun: float = msgspec.field(default_factory=time.perf_counter)
+    begun_processor: float = msgspec.field(default_factory=time.thread_time)
     nbytes: int = 0
     rank: int = 0
     global_batch: int | None = None

@@ -28,18 +28,22 @@ _SCRIPTS = ("__main__", "__mp_main__")
 _registry_lock = new_lock(Level.PICKLING, "pickling")  # cloudpickle has one list of modules for all threads
 
 
-def dumps(value: object, objects: Mapping[str, object]) -> bytes:
+def dumps(value: object, objects: Mapping[str, object], most: int | None = None) -> bytes:
     """Return an object as bytes for `loads` in another process.
 
     Args:
         value: the object.
         objects: the user's objects in it, with their names in messages, to find the one that can't be pickled.
+        most: largest number of bytes; None for no limit.
 
     Raises:
-        SerializationError: something in it can't be pickled; the message names it.
+        SerializationError: something in it can't be pickled, and the message names it; or it has more bytes.
     """
+    file = io.BytesIO() if most is None else _BoundedFile(most)
     try:
-        return _dump(value)
+        return _dump(value, file)
+    except _TooLargeError as error:
+        raise SerializationError(f"it has more than {most:,} bytes when it is pickled") from error
     except Exception as error:
         pass_on_interrupt(error)
         name, item, reason = _find_fault(objects) or ("the pipeline", value, error)
@@ -136,8 +140,25 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
                 self._registered.append(module)
 
 
-def _dump(value: object) -> bytes:
-    with _registry_lock, io.BytesIO() as file:
+class _TooLargeError(Exception):
+    """A pickle is larger than allowed."""
+
+
+class _BoundedFile(io.BytesIO):
+    """A file in memory that takes so many bytes at most."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + memoryview(data).nbytes > self._most:
+            raise _TooLargeError
+        return super().write(data)
+
+
+def _dump(value: object, file: io.BytesIO | None = None) -> bytes:
+    with _registry_lock, file or io.BytesIO() as file:
         pickler = _Pickler(file)
         try:
             pickler.dump(value)

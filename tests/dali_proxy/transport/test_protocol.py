@@ -16,6 +16,7 @@ from dali_proxy._transport.protocol import (
     BatchRead,
     CloseSession,
     Computed,
+    DatasetWorkers,
     DetachSegment,
     Failure,
     Fetch,
@@ -111,6 +112,7 @@ MESSAGES = [
     Stats(1, "{}"),
     ReadBatch(number=1, session=4, request=b"request", reader_nbytes=4096),
     BatchRead(number=1, lengths=(3, 4), data=b"pickled"),
+    DatasetWorkers(3),
     Goodbye("stopped"),
 ]
 

@@ -1,0 +1,184 @@
+"""Changes the number of a server's dataset workers while loops run, as `WorkerCount` decides."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from dali_proxy._common.core_budget import Shares
+from dali_proxy._server.worker_count import Window, WorkerCount
+from dali_proxy.pipeline._executor.available_memory import available_memory
+
+if TYPE_CHECKING:
+    from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._server.life import Life
+    from dali_proxy._server.telemetry import LoopTimes
+
+_SHORTEST, _LONGEST = 1.0, 6.0  # seconds of a measurement
+_BATCHES = 4  # of a measurement, unless it takes the longest time
+_SETTLE, _LONGEST_SETTLE = 0.3, 10.0  # seconds after a change that aren't measured, until all workers have read a batch
+_LEFT = 1.0  # seconds without a batch, after which another loop decides
+_MOST = 32  # workers that wait
+_WORKER = 256 << 20  # bytes of a worker, before one is measured
+_RESERVE = 512 << 20  # bytes that stay free
+_LOOKS = 10  # measurements until workers' memory is measured again
+
+_log = logging.getLogger("dali_proxy")
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """The counters of the loops at a time."""
+
+    batches: int
+    training: float
+    wait: float
+    results: float
+    reading: float
+    processor: float
+
+    @classmethod
+    def of(cls, times: LoopTimes) -> _Counters:
+        return cls(
+            times.loop_batches, times.training, times.worker_wait, times.result_wait, times.reading, times.processor
+        )
+
+    @property
+    def seconds(self) -> float:
+        return self.training + self.wait + self.results
+
+
+class PoolSizing:
+    """Measures the loops of this process, and changes the number of the dataset workers of its server.
+
+    Each loader has its own number, which a loop of another loader doesn't change. If loops of several loaders run at
+    once, the first one decides.
+
+    Args:
+        times: counters of the loops of this process, which also get the number of workers and its reason.
+        life: starts the process of the workers.
+        consumer: returns the connection of this process.
+        clock: returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        times: LoopTimes,
+        life: Life,
+        consumer: Callable[[], ConsumerClient],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._times, self._life, self._consumer, self._clock = times, life, consumer, clock
+        self._counts: WeakKeyDictionary[object, WorkerCount] = WeakKeyDictionary()  # by loader
+        self._count: WorkerCount | None = None  # of the loader whose loop decides
+        self._seen = 0.0  # time of its last batch
+        self._next = 0.0  # time of the next look
+        self._changed = 0.0  # time of the last change
+        self._before = 0  # number of workers before it
+        self._settled_at: int | None = None  # number of batches from which on all workers have read one
+        self._begin: _Counters | None = None  # of the measurement
+        self._begun = 0.0
+        self._worker_bytes, self._looks = 0, 0
+
+    def take(self, loader: object, stays: str) -> None:
+        """Record that a loop has taken a batch.
+
+        Args:
+            loader: identifies the loader.
+            stays: reason why its batches are always read in this process; else empty.
+        """
+        now = self._clock()
+        if stays:
+            self._times.num_workers_reason = stays
+            return
+        known = self._counts.get(loader)
+        if known is None or known is not self._count:
+            if self._count is not None and now - self._seen < _LEFT:
+                return
+            self._use(loader, now)
+        self._seen = now
+        if now >= self._next:
+            self._look(now)
+
+    def _use(self, loader: object, now: float) -> None:
+        """Let the loop of a loader decide from now on."""
+        before = 0 if self._count is None else self._count.count
+        cores = Shares.of_rank().core_budget
+        count = self._counts.setdefault(loader, WorkerCount(cores, max(_MOST, cores), self._report, before))
+        self._count = count
+        self._change(before, now)
+
+    def _report(self, text: str) -> None:
+        _log.info("num_workers: %s", text)
+
+    def _look(self, now: float) -> None:
+        assert self._count is not None
+        self._times.num_workers = running = self._consumer().dataset_workers
+        pool = self._life.dataset_workers
+        counters = _Counters.of(self._times)
+        if self._settled_at is None:  # workers start or end
+            if running == self._count.count:
+                self._settled_at = counters.batches + running + 2 * self._before if running else counters.batches
+                self._next = now + _SETTLE
+            elif pool is not None and pool.ended:
+                self._give_up(pool.ended)
+            return
+        if self._begin is None:
+            if counters.batches >= self._settled_at or now - self._changed > _LONGEST_SETTLE:
+                self._begin, self._begun = counters, now
+                self._next = now + _SHORTEST
+            return
+        window = self._window(self._begin, counters, now)
+        if window.seconds < _SHORTEST / 2 or (window.batches < _BATCHES and now - self._begun < _LONGEST):
+            return
+        self._begin, self._begun, self._next = counters, now, now + _SHORTEST
+        before = self._count.count
+        wanted = self._count.observe(window)
+        self._times.num_workers_reason = self._count.reason
+        if wanted != before:
+            self._change(before, now)
+
+    def _window(self, begin: _Counters, end: _Counters, now: float) -> Window:
+        return Window(
+            end=now,
+            batches=end.batches - begin.batches,
+            seconds=end.seconds - begin.seconds,
+            wait=end.wait - begin.wait,
+            results=end.results - begin.results,
+            reading=end.reading - begin.reading,
+            processor=end.processor - begin.processor,
+            limit=self._limit(),
+        )
+
+    def _limit(self) -> int:
+        """Return the number of workers that the memory allows."""
+        assert self._count is not None
+        pool = self._life.dataset_workers
+        if self._looks <= 0 and pool is not None:
+            self._worker_bytes = pool.largest_worker() or self._worker_bytes
+            self._looks = _LOOKS
+        self._looks -= 1
+        free = available_memory() - _RESERVE
+        return max(self._consumer().dataset_workers + free // (self._worker_bytes or _WORKER), 0)
+
+    def _change(self, before: int, now: float) -> None:
+        assert self._count is not None
+        wanted, self._times.num_workers_reason = self._count.count, self._count.reason
+        if wanted and self._life.dataset_workers is None:
+            self._life.start_dataset_workers()
+        if self._life.dataset_workers is not None:
+            self._consumer().resize_pool(wanted)
+        self._before, self._changed, self._looks = before, now, 0
+        self._settled_at = self._begin = None
+        self._next = now
+
+    def _give_up(self, how: str) -> None:
+        reason = f"this process reads the samples: the process that starts dataset workers {how}"
+        self._times.num_workers_reason = reason
+        _log.warning("num_workers: %s", reason)
+        self._consumer().resize_pool(0)
+        self._next = float("inf")

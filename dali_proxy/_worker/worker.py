@@ -266,10 +266,8 @@ class WorkerClient:
             if sample.dtypes != first.dtypes or (
                 sample.shapes != first.shapes and _ndims(sample.shapes) != _ndims(first.shapes)
             ):
-                ndims = set().union(_ndims(first.shapes), _ndims(sample.shapes))
-                gray = (
-                    "; for a gray image among images with colors, pass image.convert('RGB')" if ndims >= {2, 3} else ""
-                )
+                grays = {2, 3} <= {*_ndims(first.shapes), *_ndims(sample.shapes)}
+                gray = "; for a gray image among images with colors, pass image.convert('RGB')" if grays else ""
                 raise SampleTypeError(
                     "the samples of a batch must agree in dtype and number of dimensions, but of the inputs "
                     f"({', '.join(spec.name for spec in self.endpoint.inputs)}) sample 0{_at(first)} has "

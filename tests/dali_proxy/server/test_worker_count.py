@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -54,9 +53,11 @@ class Loop:
                 wait = waits if self.reading / at_once > max(self.training, self.pipeline) else 0.0
             self.now += interval * batches
             processor = self.reading if self.computes else 0.01 * self.reading
-            shares = wait, max(waits - wait, 0.0), self.reading, processor
-            spent: list[Any] = [batches * each for each in shares]
-            self.workers.observe(Window(self.now, batches, batches * interval, *spent, limit=self.limit))
+            results = max(waits - wait, 0.0)
+            spent = (interval * batches, wait * batches, results * batches, self.reading * batches, processor * batches)
+            seconds, wait, results, reading, processor = spent
+            window = Window(self.now, batches, seconds, wait, results, reading, processor, self.limit)
+            self.workers.observe(window)
             counts.append(count)
         return counts
 

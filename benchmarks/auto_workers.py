@@ -133,7 +133,9 @@ def run(name: str, folder: str, num_workers: Any, orders: Connection) -> None:
     work = WORKS[name]
     auto = num_workers == "auto"
     with dali_proxy.DALIServer(work.make(work.batch_size), num_workers="auto" if auto else 0) as server:
-        options = {} if auto else {"num_workers": num_workers}
+        options: dict[str, Any] = {} if auto else {"num_workers": num_workers}
+        if options.get("num_workers"):
+            options["multiprocessing_context"] = "fork"  # this process was spawned, and wouldn't fork by itself
         dataset = Samples(work, folder, server.proxy)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=work.batch_size, **options)
         for seconds in iter(orders.recv, 0.0):

@@ -89,6 +89,7 @@ DIFFERENCES = {
     "depending on rounding. `save_attrs=False` is accepted.",
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
+    "rotate": "`axis` is refused for images and their sequences; DALI ignores it.",
     "rotate, warp_affine": "A `size` per sample that isn't an integer is rounded.",
     "box_encoder": "Labels may have any integer dtype. An empty list of anchors, or a scale of 0, raises an error.",
     "dump_image": "Files are binary PPM and PGM; DALI writes the values as text.",

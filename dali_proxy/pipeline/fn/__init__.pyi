@@ -1713,7 +1713,7 @@ def rotate(
     Args:
         data: Images, of one of the layouts HWC, FHWC, DHWC, FDHWC; HWC without a layout.
         angle (float or DataNode): Angle in degrees, counter-clockwise. About the axis z, volumes turn from x to y: that is clockwise, because y points down.
-        axis (float or list of float or DataNode, default None): Rotation axis of volumes: x, y and z (along width, height and depth), not all zero.
+        axis (float or list of float or DataNode, default None): Rotation axis of volumes: x, y and z (along width, height and depth), not all zero. A positive angle turns y to z about x, z to x about y, and x to y about z.
         dtype (DALIDataType, default None): Dtype of the output; by default the input's.
         fill_value (float, default None): Value outside of the input; by default border pixels are repeated.
         interp_type (DALIInterpType, default DALIInterpType.INTERP_LINEAR): INTERP_LINEAR, or INTERP_NN for the nearest pixel.

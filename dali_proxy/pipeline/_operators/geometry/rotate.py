@@ -13,7 +13,7 @@ from dali_proxy.pipeline._imaging import affine
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.boxes.transforms import rotation_axis
 from dali_proxy.pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, Warps, warps_samples
-from dali_proxy.pipeline.errors import ArgumentTypeError
+from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 
 ROTATE = declare_operator(
@@ -32,7 +32,8 @@ ROTATE = declare_operator(
         Argument(
             "axis",
             Kind.FLOATS,
-            "Rotation axis of volumes: x, y and z (along width, height and depth), not all zero.",
+            "Rotation axis of volumes: x, y and z (along width, height and depth), not all zero. A positive angle "
+            "turns y to z about x, z to x about y, and x to y about z.",
             per_sample=True,
         ),
         Argument("keep_size", Kind.BOOL, "Keep the size of the input.", False),
@@ -95,6 +96,12 @@ class _Rotations(Warps):
         angle = arguments.scalars("angle", np.float32)
         angle = angle.astype(np.float64)
         if self.ndim == 2:
+            if arguments.given("axis"):  # DALI ignores it
+                raise ArgumentValueError(
+                    f"argument 'axis' is for volumes, but the samples are {layout}, "
+                    f"{'frames' if self.sequence else 'images'} that turn in their plane: leave 'axis' out, or name "
+                    "the layout of volumes: fn.reinterpret(data, layout='DHWC')"
+                )
             matrices = affine.rotation(angle)  # y points down, so this is counter-clockwise from output to input
         else:
             axis = rotation_axis(arguments)

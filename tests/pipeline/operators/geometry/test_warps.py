@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dali_proxy.pipeline._imaging import warp
+from dali_proxy.pipeline.errors import OperatorError
 from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 FLOATS = 2e-2
@@ -212,13 +213,24 @@ def test_volumes_turn_clockwise_about_z_and_images_counter_clockwise(angle: floa
     np.testing.assert_allclose(opposite, turned("FHWC", angle=angle, fill_value=0), atol=1e-4)
 
 
-def test_axis_of_volumes_is_x_y_z() -> None:
-    """About the width, by a quarter: from y (down) to z (depth)."""
+@pytest.mark.parametrize(
+    ("axis", "found"),
+    [((1, 0, 0), [4, 2, 1]), ((0, 1, 0), [3, 4, 2]), ((0, 0, 1), [2, 1, 0])],
+    ids=["y to z", "z to x", "x to y"],
+)
+def test_volumes_turn_by_a_quarter_about_x_y_and_z(axis: tuple[int, ...], found: list[int]) -> None:
     volume = np.zeros((5, 5, 5, 1), np.float32)
     volume[2, 4, 1] = 1  # z, y, x
-    arguments = {"angle": 90.0, "axis": (1, 0, 0), "keep_size": True, "fill_value": 0}
+    arguments = {"angle": 90.0, "axis": axis, "keep_size": True, "fill_value": 0}
     made = run_ours(lambda fn, _, x: fn.rotate(x, **arguments), [volume], layouts=["DHWC"])[0].samples[0]
-    assert np.argwhere(made[..., 0] > 0.9).tolist() == [[4, 2, 1]]
+    assert np.argwhere(made[..., 0] > 0.9).tolist() == [found]
+
+
+@pytest.mark.parametrize(("layout", "shape"), [("HWC", (4, 5, 3)), (None, (4, 5, 6, 1)), ("FHWC", (4, 5, 6, 1))])
+def test_axis_without_volumes_is_an_error(layout: str | None, shape: tuple[int, ...]) -> None:
+    data = np.zeros(shape, np.float32)
+    with pytest.raises(OperatorError, match=f"samples are {layout or 'FHWC'}.*name the layout.*DHWC"):
+        run_ours(lambda fn, _, x: fn.rotate(x, angle=9, axis=(0, 1, 0)), [data], layouts=[layout])
 
 
 @pytest.mark.parametrize("fill", [None, 9.0])

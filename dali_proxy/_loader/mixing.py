@@ -34,11 +34,15 @@ class _Mix:
                     f"{type(self).__name__} needs images (N, C, H, W) and N labels, not images of shape "
                     f"{tuple(images.shape)} and labels of shape {tuple(labels.shape)}"
                 )
+            self.check(images)
         share = float(torch.distributions.Beta(self.alpha, self.alpha).sample())
         mixed, share = self.mix(several, share)
         targets = self._probabilities(labels)
         mixed_labels = share * targets + (1 - share) * targets.roll(1, 0)
         return _with_items(batch, {**dict(zip(places, mixed, strict=True)), self.labels: mixed_labels})
+
+    def check(self, images: torch.Tensor) -> None:
+        """Check that a batch of images has the layout that `mix` needs."""
 
     def mix(self, several: Sequence[torch.Tensor], share: float) -> tuple[list[torch.Tensor], float]:
         """Return several mixed batches of images, and the share that each image has in its result."""
@@ -66,7 +70,13 @@ class _Mix:
             )
         if self.num_classes is None:
             raise ArgumentValueError(f"{type(self).__name__} needs num_classes to mix class numbers")
-        return one_hot(labels.long(), self.num_classes).float()
+        classes = labels.long()
+        if len(wrong := classes[(classes < 0) | (classes >= self.num_classes)]):
+            raise ArgumentValueError(
+                f"{type(self).__name__} got the class {int(wrong[0])}, but with num_classes={self.num_classes} classes "
+                f"are numbers from 0 to {self.num_classes - 1}"
+            )
+        return one_hot(classes, self.num_classes).float()
 
 
 class MixUp(_Mix):
@@ -78,7 +88,8 @@ class MixUp(_Mix):
     Args:
         num_classes: number of classes. None if each label is already a row of probabilities.
         alpha: both parameters of the beta distribution from which the share is drawn.
-        images: position or key of the images in the batch: (N, C, H, W), floats or bytes. A list names several, such as
+        images: position or key of the images in the batch: (N, C, H, W), floats or bytes. `MixUp` also accepts
+            (N, H, W, C). A list names several, such as
             the views of a teacher and a student, which are mixed alike.
         labels: position or key of the labels: class numbers (N,), or probabilities (N, classes). The result has
             probabilities, of float32 if the labels are numbers.
@@ -102,14 +113,22 @@ class CutMix(_Mix):
 
     A function for `DataLoader(batch_transform=...)`, with the arguments and errors of `MixUp`. The method is that of
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers", arXiv:1905.04899, with one rectangle per
-    batch. Of several images, which may differ in size, each has the rectangle at the same place, in proportion, and the
-    labels are mixed by its area in the first one.
+    batch. Images must be (N, C, H, W), as `crop_mirror_normalize` returns them. Of several, which may differ in size,
+    each has the rectangle at the same place, in proportion, and the labels are mixed by its area in the first one.
 
     Example:
         >>> images, labels = torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 2, 1])
         >>> CutMix(num_classes=3)((images, labels))[0].shape
         torch.Size([4, 3, 8, 8])
     """
+
+    def check(self, images: torch.Tensor) -> None:
+        channels, height, width = images.shape[1:]
+        if width <= 4 < min(channels, height):
+            raise ArgumentValueError(
+                f"CutMix needs images (N, C, H, W), but shape {tuple(images.shape)} is (N, H, W, C): use "
+                "crop_mirror_normalize in the pipeline, which returns CHW, or transpose(image, perm=[2, 0, 1])"
+            )
 
     def mix(self, several: Sequence[torch.Tensor], share: float) -> tuple[list[torch.Tensor], float]:
         part = math.sqrt(1 - share) / 2  # of the height and of the width, on both sides of the centre

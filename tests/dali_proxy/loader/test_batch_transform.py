@@ -159,6 +159,8 @@ def test_batches_keep_their_type() -> None:
             "num_classes to mix class numbers",
         ),
         (MixUp(2), (torch.zeros(2, 4, 4), torch.tensor([0, 1])), ArgumentValueError, r"images \(N, C, H, W\)"),
+        (CutMix(2), (torch.zeros(2, 8, 9, 3), torch.tensor([0, 1])), ArgumentValueError, r"\(N, H, W, C\).*transpose"),
+        (MixUp(2), (torch.zeros(2, 1, 4, 4), torch.tensor([0, 3])), ArgumentValueError, "MixUp got the class 3.* to 1"),
         (CutMix(2), (torch.zeros(2, 1, 4, 4), torch.zeros(2)), ArgumentValueError, r"class numbers \(N,\)"),
         (CutMix(2), {"image": 1}, ArgumentTypeError, r"no tensor at 0 of the batch \(dict\)"),
     ],

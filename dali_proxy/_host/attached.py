@@ -18,7 +18,7 @@ from dali_proxy._host.control import (
 )
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.process import is_stopped, open_process
-from dali_proxy._host.starting import check_ready, read_bytes, reason_of_end, shared_bytes, start_host
+from dali_proxy._host.starting import check_ready, in_time, read_bytes, reason_of_end, shared_bytes, start_host
 from dali_proxy._host.user_modules import changed_files
 from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy._transport.exchange import LocalExchange
@@ -196,9 +196,14 @@ def _created(options: HostOptions, name: Name, path: str, deadline: float) -> Ch
             with shared_bytes(name.description) as block:
                 serve = Serve(path, name.linger, os.getpid(), working_directory(), import_path(), len(name.description))
                 parent.send(serve, (block.fd,), timeout=10)
-            answer = parent.receive(max(deadline - time.monotonic(), 0.0)).message
+            left = max(deadline - time.monotonic(), 0.0)
+            with in_time(process.pid, left):
+                answer = parent.receive(left).message
         except ChannelClosedError as error:
             raise ServerDiedError(f"the server didn't start: {error}; see its output above") from error
+        except ProxyError:
+            process.kill()  # it hangs
+            raise
         finally:
             process.wait()  # it has forked the server, or has failed
         check_ready(answer)
@@ -236,6 +241,8 @@ def _greeted(path: str) -> tuple[Channel, Greeting, bytes]:
         channel.close()
         if isinstance(error, ChannelClosedError):  # it is ending
             raise ServerClosedError(none) from error
+        if isinstance(error, ChannelTimeoutError):
+            raise ProxyError(f"the server {name!r} (pid {channel.peer_pid}) is alive, but doesn't answer") from error
         raise
 
 

@@ -50,6 +50,7 @@ class ProcessHost:
     Raises:
         BuildError: the pipeline can't run here.
         ServerDiedError: the process ended before it served.
+        ProxyError: it doesn't serve in time.
 
     Attributes:
         pid: ID of the host's process.
@@ -154,6 +155,7 @@ def open_process(folder: str, hides_gpus: bool = False) -> tuple[subprocess.Pope
                     cwd=folder,
                     start_new_session=True,
                 )
+                control.peer_pid = process.pid
                 return process, control
         except BaseException as error:
             control.close()

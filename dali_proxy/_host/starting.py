@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
@@ -14,7 +15,7 @@ from dali_proxy.errors import ProxyError
 from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._definition.serializing import deserialize_for_host
 from dali_proxy.pipeline._ipc.channel import Channel, Received
-from dali_proxy.pipeline._ipc.errors import IPCError
+from dali_proxy.pipeline._ipc.errors import ChannelTimeoutError, IPCError
 from dali_proxy.pipeline._ipc.interpreter import import_path, working_directory
 from dali_proxy.pipeline._ipc.memory import SharedBlock
 
@@ -77,12 +78,37 @@ def start_host(control: Channel, pipeline: bytes, options: HostOptions, timeout:
 
     Raises:
         ChannelClosedError: the process has ended.
-        ProxyError: it doesn't answer as a host does. It also raises what the start raises there.
+        ProxyError: it doesn't answer in time, or not as a host does. It also raises what the start raises there.
     """
-    with start_message(pipeline, options) as (message, fds):
+    with in_time(control.peer_pid, timeout), start_message(pipeline, options) as (message, fds):
         control.send(message, fds, timeout=timeout)
-    prepare_for_forks()
-    return check_ready(control.receive(timeout).message)
+        prepare_for_forks()
+        answer = control.receive(timeout).message
+    return check_ready(answer)
+
+
+@contextmanager
+def in_time(pid: int, timeout: float) -> Iterator[None]:
+    """Let a start that takes too long raise an error that says so.
+
+    Args:
+        pid: ID of the process that starts.
+        timeout: seconds that the start may take.
+    """
+    try:
+        yield
+    except ChannelTimeoutError as error:
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        busy = load > 2 * cores
+        remedy = (
+            "end other programs, or start it again later"
+            if busy
+            else f"`py-spy dump --pid {pid}` shows what it does during a start; a file system or a driver may hang"
+        )
+        raise ProxyError(
+            f"the server didn't start within {timeout:.0f} s: its process (pid {pid}) runs, but doesn't answer. The "
+            f"machine is {'overloaded' if busy else 'not overloaded'} (load {load:.0f} on {cores} cores): {remedy}"
+        ) from error
 
 
 def check_ready(answer: object) -> Ready:

@@ -305,6 +305,7 @@ class DALIServer:
         Raises:
             BuildError: the pipeline can't run here: the GPU, a library or a file is missing.
             ServerDiedError: the server's process ended while it started.
+            ProxyError: the server didn't start within two minutes, for example because the machine is overloaded.
         """
         with self._lock:
             if self.running:

@@ -142,6 +142,13 @@ def test_folder_of_a_host_is_removed_when_its_parent_dies_while_it_is(word: str)
     host.kill()  # otherwise it may wait for long
 
 
+def test_start_that_takes_too_long_says_so(options: HostOptions) -> None:
+    with pytest.raises(
+        ProxyError, match=r"didn't start within 0 s: its process \(pid [1-9]\d*\).*load \d+ on \d+ cores"
+    ):
+        ProcessHost(serialize_for_host(affine()), options, start_timeout=0.0)
+
+
 def test_path_of_the_parent_may_hold_any_object(options: HostOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])  # imports ignore entries that aren't text
     ProcessHost(serialize_for_host(affine()), options).stop("test")

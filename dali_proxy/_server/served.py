@@ -91,6 +91,11 @@ def check_replacement(old: Endpoint, new: Endpoint) -> None:
     for name, (before, after) in pairs.items():
         if before != after:
             raise ArgumentMismatchError(
-                f"replace: the dataset and its workers keep their proxy, so {name} must stay {before!r}, and can't "
-                f"become {after!r}: make a new server, a dataset with its proxy, and a loader of these"
+                f"replace: the dataset and its workers keep their proxy, so {name} must stay {_text(before)}, and "
+                f"can't become {_text(after)}: make a new server, a dataset with its proxy, and a loader of these"
             )
+
+
+def _text(value: object) -> str:
+    """Return a part of an endpoint in words: inputs by their names."""
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else repr(value)

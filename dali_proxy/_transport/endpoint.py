@@ -47,6 +47,12 @@ class InputSpec:
     ndim: int | None = None
     is_path: bool = False
 
+    def __str__(self) -> str:
+        """Return the name, and what is declared."""
+        dimensions = None if self.ndim is None else f"{self.ndim} dimensions"
+        declared = [each for each in (self.dtype, dimensions, "a path" * self.is_path) if each]
+        return f"{self.name} ({', '.join(declared)})" if declared else self.name
+
 
 @dataclass(frozen=True)
 class Endpoint:

@@ -103,6 +103,8 @@ def _record(function: Callable[..., Any], pipe: Pipeline) -> tuple[Subgraph, Any
             raise trace.errors[0]
         structure, outputs = _outputs(returned, function)
         builder.set_returned(outputs, function)
+        for each in inputs:  # also parameters that the function doesn't use
+            builder.preserve(each._value.source)
     return Subgraph([node.source for node in outputs], lambda _: False), structure
 
 

@@ -27,6 +27,14 @@ class Ramps(torch.utils.data.Dataset[Any]):
         return self.transform(np.full((2, 3), index, np.float32)), index
 
 
+class Pairs(Ramps):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(x=np.ones(3, np.float32), y=np.full(3, 5, np.float32))
+
+
 def noise(x: dynamic.Tensor) -> Any:
     return x + dynamic.random.uniform(range=(0, 1), shape=(2, 3))
 
@@ -45,6 +53,14 @@ def in_dict(x: dynamic.Tensor) -> dict[str, dynamic.Tensor]:
 
 def other_input(y: dynamic.Tensor) -> Any:
     return y
+
+
+def unused_y(x: dynamic.Tensor, y: dynamic.Tensor) -> Any:
+    return x + 1
+
+
+def used_y(x: dynamic.Tensor, y: dynamic.Tensor) -> Any:
+    return x + y
 
 
 def growing(x: dynamic.Tensor) -> Any:
@@ -131,7 +147,7 @@ def test_loop_in_an_epoch_ends_with_an_error(num_workers: int) -> None:
 @pytest.mark.parametrize(
     ("other", "options", "message"),
     [
-        (other_input, {}, "inputs must stay"),
+        (other_input, {}, "inputs must stay x, and can't become y: make"),
         (pair, {}, "outputs must stay 1, and can't become 2"),
         (in_dict, {}, "structure of the outputs must stay"),
         (noise, {"batch_size": 5}, "max_batch_size must stay 4"),
@@ -192,3 +208,11 @@ def test_copies_in_other_processes_cannot_replace() -> None:
             handle.replace(noise)
         server.replace(larger_noise)
         assert copy.copy(loader_of(server)).dali_server is server
+
+
+def test_parameters_that_the_function_does_not_use_stay_inputs() -> None:
+    with serve(used_y) as server:
+        for function, expected in ((used_y, 6), (unused_y, 2), (used_y, 6)):
+            server.replace(function)
+            (result,) = dali_proxy.DataLoader(server, Pairs(server.proxy), batch_size=1)
+            assert result.unique().tolist() == [expected]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode

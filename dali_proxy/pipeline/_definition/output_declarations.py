@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dali_proxy.pipeline._operator_api.request import BatchResult, TensorList
@@ -85,7 +85,7 @@ class OutputDeclarations:
             if result.outputs and getattr(self, name) is not None:
                 message = self._mismatch(name, label, result.outputs)
                 if message:
-                    return replace(result, outputs=(), error=PipelineError(message))
+                    return BatchResult(error=PipelineError(message), seconds=result.seconds)
         return result
 
     def _mismatch(self, name: str, label: str, outputs: Sequence[TensorList]) -> str:

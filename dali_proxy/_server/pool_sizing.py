@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SHORTEST, _LONGEST = 1.0, 6.0  # seconds of a measurement
 _BATCHES = 4  # of a measurement, unless it takes the longest time
-_SETTLE, _LONGEST_SETTLE = 0.3, 10.0  # seconds after a change that aren't measured, until all workers have read a batch
+_SETTLE, _LONGEST_SETTLE = 0.3, 60.0  # seconds after a change that aren't measured, until all workers have read a batch
 _LEFT = 1.0  # seconds without a batch, after which another loop decides
 _MOST = 32  # workers that wait
 _WORKER = 256 << 20  # bytes of a worker, before one is measured

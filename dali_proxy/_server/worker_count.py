@@ -16,7 +16,7 @@ _BUSY = 0.6  # share of the workers' time that they read, from which more worker
 _SPARE = 0.85  # the same, if fewer workers do the work
 _GAIN = 1.05  # factor of the loop's rate that more workers must bring
 _LOSS = 0.97  # ... and that fewer may cost
-_CLEAR = 1.2, 0.85  # factors that one and two windows show; others need three
+_CLEAR = 1.2  # factor that one window shows; others need three, because workers that start slow the others down
 _WINDOWS = 3  # windows of a comparison, and before workers end
 _REST = 15.0  # seconds until a change that brought nothing is tried again; doubled each time
 _LONGEST_REST = 1800.0
@@ -114,8 +114,7 @@ class WorkerCount:
         change.rates.append(window.rate)
         gain, measured = statistics.median(change.rates) / change.rate, len(change.rates)
         grew = self.count > change.before
-        is_clear = gain > _CLEAR[0] or (gain < _CLEAR[1] and measured > 1)
-        if not (is_clear or measured >= _WINDOWS):
+        if gain <= _CLEAR and measured < _WINDOWS:
             return
         brought = f"{_workers(self.count)} instead of {change.before}: the loop takes {gain:.2f} times as many batches"
         self._change = None

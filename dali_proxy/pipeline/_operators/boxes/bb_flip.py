@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -23,6 +24,9 @@ BB_FLIP = declare_operator(
     ),
     devices=("cpu", "gpu"),
 )
+
+# Coordinates beyond this are in pixels. Parts of images have boxes that extend beyond them, and -1 may fill up a batch.
+_FAR = 4.0
 
 
 @cache
@@ -50,3 +54,12 @@ class _BoxFlips(BoxMaps):
         matrices, offsets = _all_flips(bool(node.argument("ltrb")))
         flips = (self.arguments.scalars("horizontal") != 0) + 2 * (self.arguments.scalars("vertical") != 0)
         self.matrices, self.offsets = matrices[flips], offsets[flips]
+
+    def check(self, mapped: Array) -> None:
+        """Warn of boxes in pixels."""
+        if mapped.size and np.abs(mapped).max() > _FAR:
+            warnings.warn(
+                "fn.bb_flip: boxes lie far outside of the image; coordinates must be relative to it, from 0 to 1. "
+                "Divide boxes in pixels by its width and height",
+                stacklevel=2,
+            )

@@ -74,6 +74,9 @@ class LinearMaps(ABC):
         check_samples(source, (FLOAT,))
         return source
 
+    def check(self, mapped: Array) -> None:  # noqa: B027 - most maps fit all coordinates
+        """Warn of coordinates that mean something else than the operator expects. On the GPU, they aren't looked at."""
+
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a sample as an array with one point in each row."""
         return shape
@@ -108,11 +111,13 @@ class LinearMapsCpu(BatchOperator):
         dtype = maps.dtype(to_numpy_type(data.dtype))
         result = _apply_to_all(maps, data, dtype)
         if result is not None:
+            maps.check(result)
             return [TensorListCPU(result, data.layout())]
         rows = data.rows()
         if rows is not None and rows[0].ndim == 2:
             result = _apply_to_ragged(maps, rows[0], rows[1], dtype)
             if result is not None:
+                maps.check(result)
                 return [TensorListCPU.from_rows(result, rows[1], data.layout())]
         samples = map(np.asarray, data.samples)
         outputs = each_sample(lambda sample, array: _apply(maps, sample, array, dtype), range(batch.size), samples)

@@ -59,6 +59,15 @@ def test_coordinates_are_those_of_dali(call: str) -> None:
     compare(lambda *args: (graph(*args), args[-1]), feed, FLAGS, tolerance=0 if call == "integers" else 2e-5)
 
 
+@pytest.mark.parametrize("counts", [(2, 2), (3, 1)])
+def test_flipping_boxes_in_pixels_is_warned_of(counts: tuple[int, int], recwarn: pytest.WarningsRecorder) -> None:
+    boxes = floats(*((count, 4) for count in counts))
+    run_ours(lambda fn, types, x: fn.bb_flip(x), [2 * each - 1 for each in boxes])
+    assert not recwarn
+    with pytest.warns(UserWarning, match="from 0 to 1. Divide boxes in pixels"):
+        run_ours(lambda fn, types, x: fn.bb_flip(x), [50 * each for each in boxes])
+
+
 @pytest.mark.parity
 @pytest.mark.parametrize(
     ("graph", "match"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ Array = npt.NDArray[Any]
 
 #: The number of samples that libsndfile reports if the header has none.
 _UNKNOWN_LENGTH = 2**63 - 1
+_ADDRESS = re.compile(r"Error opening <[^>]*>: ")  # the file in memory has no name
 
 
 def load_decoder() -> Any:
@@ -105,7 +107,8 @@ def decode(encoded: Array, wanted: Decoding, rate: float = 0.0, segment: Segment
                 file.seek(plan.first)
             signal = file.read(plan.frames, plan.read.name, always_2d=True)
     except soundfile.SoundFileError as error:
-        raise DecodeError(f"not a valid audio file: {error}") from error
+        reason = _ADDRESS.sub("", str(error))
+        raise DecodeError(f"not a valid audio file (it begins with {bytes(encoded.data[:8])!r}): {reason}") from error
     if len(signal) != plan.frames:
         raise DecodeError(f"the audio file is truncated: it has {len(signal)} of {plan.frames} samples")
     return _finish(signal, plan, wanted)

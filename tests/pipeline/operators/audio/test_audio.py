@@ -111,7 +111,10 @@ def test_decoding_at_a_rate_per_sample() -> None:
 @pytest.mark.parametrize(
     ("file", "match"),
     [
-        (np.arange(99, dtype=np.uint8), "sample 1: not a valid audio file: .*Format not recognised"),
+        (
+            np.arange(99, dtype=np.uint8),
+            r"sample 1: not a valid audio file \(it begins with b'\\x00\\x01.*'\): Format not recognised",
+        ),
         (np.zeros(0, np.uint8), "not a valid audio file"),
         (encode(SIGNAL)[:20], "not a valid audio file"),
         (encode(np.tile(SIGNAL, 99), "FLAC")[:3000], "audio file"),

@@ -18,7 +18,7 @@ from dali_proxy.pipeline._dynamic.values import TracingError, Value, tracing
 from dali_proxy.pipeline._graph.nodes import apply_operator, constant_node
 from dali_proxy.pipeline._graph.subgraph import Subgraph, hashable
 from dali_proxy.pipeline._user_functions.bound import BoundFunction
-from dali_proxy.pipeline.errors import ArgumentTypeError
+from dali_proxy.pipeline.errors import ArgumentTypeError, PipelineError
 
 # Numbers of calls with which a function is compared, and seconds after which there are no more than necessary.
 _FEWEST, _MOST, _LONGEST = 2, 16, 0.05
@@ -98,7 +98,15 @@ def _record(function: Callable[..., Any], pipe: Pipeline) -> tuple[Subgraph, Any
     """Record the graph of a function in a pipeline, and return its operators and the structure of its result."""
     with pipe._internals.builder as builder, tracing() as trace, SampleRNG(0):
         inputs = [_input(each.name) for each in _parameters(function)]
-        returned = function(*inputs)
+        try:
+            returned = function(*inputs)
+        except Exception as error:
+            if not isinstance(error, PipelineError) and hasattr(error, "add_note"):  # since Python 3.11
+                error.add_note(
+                    f"while {_name(function)} was traced: its tensors have no data. Call other libraries in a function "
+                    "with @operator_def, which runs in the server"
+                )
+            raise
         if trace.errors:  # the function caught it, and would do something else with data
             raise trace.errors[0]
         structure, outputs = _outputs(returned, function)

@@ -6,6 +6,7 @@ import contextlib
 import cProfile
 import itertools
 import random
+import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +81,16 @@ def repeats(x: dynamic.Tensor) -> dynamic.Tensor:
 
 def own_generator(x: dynamic.Tensor) -> dynamic.Tensor:
     return x + dynamic.random.uniform(rng=dynamic.random.RNG(3))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="notes exist since Python 3.11")
+def test_error_of_another_library_has_a_note_on_tracing() -> None:
+    def bars(x: dynamic.Tensor) -> dynamic.Tensor:
+        return memoryview(x)  # type: ignore[arg-type, return-value]
+
+    with pytest.raises(TypeError) as raised:
+        dynamic.trace(bars, batch_size=1)
+    assert any("bars was traced" in note and "@operator_def" in note for note in raised.value.__notes__)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
 
     Args:
         function: function of one sample, which is traced; or a pipeline, with its own arguments.
-        **arguments: for a function, arguments of its pipeline: `batch_size` (the largest batch, 64 by default),
-            `num_threads` (by default the number of cores), `seed` (of random numbers; drawn by default), `device_id`
-            (by default the current GPU if an operator needs one) and others of `dali_proxy.Pipeline`. Also the
-            arguments of `DALIServer`, such as `mode`, `num_workers` ("auto" by default), `placement` and `restart`.
+        batch_size: for a function, the size of the largest batch.
+        num_threads: for a function, threads of its pipeline; by default the number of cores.
+        seed: for a function, the seed of its random numbers; drawn by default.
+        **arguments: arguments of `DALIServer`; and for a function, `device_id` (by default the current GPU if an
+            operator needs one) and others of `dali_proxy.Pipeline`.
 
     Raises:
         TracingError: the function can't be traced; the message names the line.
@@ -84,4 +85,12 @@ def _signature() -> inspect.Signature:
     return given.replace(parameters=[function, *sizes, *options, others])
 
 
+def _documentation() -> str:
+    """Return the text of `serve`, with that of the named arguments of `DALIServer`."""
+    described = inspect.getdoc(DALIServer) or ""
+    options = described[described.index("    mode: ") : described.index("    **arguments: ")]
+    return (inspect.getdoc(serve) or "").replace("    **arguments: ", f"{options}    **arguments: ")
+
+
 serve.__signature__ = _signature()  # type: ignore[attr-defined]
+serve.__doc__ = serve.__doc__ and _documentation()  # none with python -OO

@@ -47,7 +47,9 @@ def make_dynamic_function(schema: OperatorSchema, graph_function: Callable[..., 
         return call(schema.alias_of or schema, inputs, arguments, batch_size, rng)
 
     function.__name__ = function.__qualname__ = schema.name.rpartition(".")[2]
-    lines = (graph_function.__doc__ or "").rstrip().splitlines()
+    devices = ", ".join(dict.fromkeys("gpu" if each == "mixed" else each for each in schema.devices))
+    described = (graph_function.__doc__ or "").replace(f"Devices: {', '.join(schema.devices)}.", f"Devices: {devices}.")
+    lines = described.rstrip().splitlines()
     kept = [line for line in lines if not line.strip().startswith(tuple(f"{name} (" for name in ("seed", "preserve")))]
     kept = [line for line in kept if not line.strip().startswith(("name (str)", "bytes_per_sample_hint ("))]
     kept.append("    batch_size (int): number of samples of the results; by default that of the inputs.")

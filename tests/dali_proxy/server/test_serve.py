@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +62,13 @@ def test_served_function_has_the_bits_of_calls_sample_by_sample() -> None:
 @pipeline_def
 def graph() -> object:
     return fn.external_source(name="x")
+
+
+def test_help_of_serve_explains_all_its_arguments() -> None:
+    text = inspect.getdoc(dali_proxy.serve)
+    assert text is not None
+    for name in inspect.signature(dali_proxy.serve).parameters:
+        assert len(re.findall(rf"^    (?:\*\*)?{name}: ", text, re.MULTILINE)) == 1, name
 
 
 def test_server_takes_functions_but_no_uncalled_pipelines() -> None:

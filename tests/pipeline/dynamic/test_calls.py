@@ -266,6 +266,7 @@ def test_operators_are_functions_with_documentation() -> None:
         assert found.__doc__
     assert "rng" in dynamic.random.uniform.__doc__
     assert "seed (" not in dynamic.random.uniform.__doc__
+    assert "Devices: cpu, gpu." in dynamic.io.video.__doc__
     with pytest.raises(AttributeError, match="no operator 'resise'"):
         _ = dynamic.resise
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 
+from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.decode import DAMAGED
 from dali_proxy.pipeline._operator_api.batch import Batch
 
 _MOST_DAMAGED = 20  # images that a decoder names
-_lock = threading.Lock()
+_lock = new_lock(Level.LEAF, "damaged images")
 _damaged = 0
 
 

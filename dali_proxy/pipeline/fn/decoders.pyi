@@ -65,7 +65,7 @@ def image(
         cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
+        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
@@ -73,7 +73,7 @@ def image(
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
-        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual, with a warning if `dtype` scales their values: pass UINT16 for masks of 16 bits. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         split_stages (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -121,7 +121,7 @@ def image_crop(
         crop_w (float or DataNode, default 0.0): Width of the window in pixels; needs crop_h.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
+        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
@@ -129,7 +129,7 @@ def image_crop(
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
-        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual, with a warning if `dtype` scales their values: pass UINT16 for masks of 16 bits. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         rounding (str, default 'round'): Rounding of the first pixel of the window: 'round' to nearest, halves away from zero, or 'truncate'.
@@ -172,7 +172,7 @@ def image_random_crop(
         cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
+        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         hw_decoder_load (float, default 0.65): 0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs without EXIF rotation, and CUDA decodes the others.
@@ -181,7 +181,7 @@ def image_random_crop(
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
         num_attempts (int, default 10): Number of attempts to draw an area and an aspect ratio whose window, in whole pixels, fits the image and the range of aspect ratios; if all fail, the largest window that fits is used.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
-        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual, with a warning if `dtype` scales their values: pass UINT16 for masks of 16 bits. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         random_area (float or list of float, default (0.08, 1.0)): Range of the window's area, as a fraction of the image's.
@@ -231,7 +231,7 @@ def image_slice(
         cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
-        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.
+        dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
         end (int or list of int or DataNode, default None): Element after the last along each axis.
         host_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         host_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
@@ -242,7 +242,7 @@ def image_slice(
         normalized_anchor (bool, default True): The anchor input, if float, is a fraction of the extent.
         normalized_shape (bool, default True): The shape input, if float, is a fraction of the extent.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
-        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual, with a warning if `dtype` scales their values: pass UINT16 for masks of 16 bits. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         rel_end (float or list of float or DataNode, default None): Like `end`, as a fraction of the extent.

@@ -23,7 +23,7 @@ def video(
 ) -> Nodes:
     """Returns single frames of videos, FHWC, for datasets that ask for frames at random.
 
-    The input is the path or the URL of a video, as a 1-D array of its bytes, or the content of its file. Pass either
+    The input is the path or the URL of a video, or the content of its file. Pass either
     `frames` or `times`. All samples of all batches of the process share a pool of decoded frames: frames that other samples
     need, or will need as far as it is known, are decoded together, once, beginning at a key frame. A server knows all
     samples that its workers have sent. The pool doesn't change the results, nor their order.
@@ -36,7 +36,7 @@ def video(
     Devices: cpu, mixed.
 
     Args:
-        source: Paths or URLs, or the bytes of the files, as 1-D uint8 arrays.
+        source: Paths or URLs, or the contents of files. Pass a path to a proxy, or to the function in `dynamic`, as a string, a `Path` or its bytes.
         fill_value (int or list of int, default (0,)): Color for 'constant': one value per channel, or one for all.
         frames (int or list of int or DataNode, default None): Numbers of frames, in any order. A number may be repeated.
         image_type (DALIImageType, default DALIImageType.RGB): Color space of the output: RGB, BGR, GRAY or YCbCr.

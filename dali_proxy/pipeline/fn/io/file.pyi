@@ -16,7 +16,8 @@ def read(
 ) -> Nodes:
     """Reads files on the threads of the CPU stage.
 
-    A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. Relative paths are those of this
+    Pass a path to a proxy, or to the function in `dynamic`, as a string, a `Path` or its bytes. The data of a pipeline is a
+    1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. Relative paths are those of this
     process, or of the dataset that passes them to a server's proxy. The output is the file's bytes. URLs such as
     `s3://bucket/key` are read through fsspec, many at once (`pip install 'dali-proxy[remote]'`).
 

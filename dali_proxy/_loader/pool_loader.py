@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from torch.utils.data import _utils
@@ -40,6 +40,7 @@ from dali_proxy.pipeline.errors import SerializationError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.server_pool import PendingBatch, ServerPool
+    from dali_proxy._consumer.consumer import ConsumerClient
     from dali_proxy._pool.dataset_pool import DatasetPool, PendingRead
     from dali_proxy._server.server import DALIServer
 
@@ -220,7 +221,7 @@ class PoolLoader(InnerLoader):
         session = session_of(self.dataset.first_session, numbered.epoch)
         if reads:
             batch = self.read_here(numbered, seed)
-            return _ReadHere(batch, self._server.consumer.result_size(session))
+            return _ReadHere(batch, cast("ConsumerClient", self._server.consumer).result_size(session))
         assert self._reader is not None
         return self.pool.request(BatchRequest(*self._reader, numbered, seed, session))
 
@@ -231,7 +232,8 @@ class PoolLoader(InnerLoader):
             Interrupted: a signal handler raised.
         """
         with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.number_among_ranks])):
-            return let_through(super().make, numbered)
+            batch: CollatedBatch | FailedBatch = let_through(super().make, numbered)
+            return batch
 
     def take(self, batch: _Pending) -> Any:
         """Return the batch that has arrived, or raise its error."""

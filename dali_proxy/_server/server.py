@@ -327,9 +327,7 @@ class DALIServer:
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 with make_folder(self._life.directory):
-                    if (
-                        isinstance(self.num_workers, int) and self.num_workers
-                    ):  # they import torch while the host starts
+                    if self.num_workers not in (0, "auto"):  # they import torch while the host starts
                         self._life.dataset_workers = PoolProcess(self._life.directory)
                     if self._remote is not None:
                         self._life.host = self._remote.start(self.mode, self.endpoint, options)

@@ -112,7 +112,8 @@ def _record(function: Callable[..., Any], pipe: Pipeline) -> tuple[Subgraph, Any
         structure, outputs = _outputs(returned, function)
         builder.set_returned(outputs, function)
         for each in inputs:  # also parameters that the function doesn't use
-            builder.preserve(each._value.source)
+            if each._value.source is not None:
+                builder.preserve(each._value.source)
     return Subgraph([node.source for node in outputs], lambda _: False), structure
 
 

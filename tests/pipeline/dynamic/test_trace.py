@@ -214,3 +214,15 @@ def test_several_inputs_in_one_call_of_an_operator() -> None:
 def test_constant_among_the_results_is_an_error_that_says_where_it_belongs() -> None:
     with pytest.raises(TypeError, match=r"returned int at \['label'\].*; return other values from the dataset"):
         dynamic.trace(lambda x: {"image": x, "label": 1})
+
+
+def test_starts_that_a_pipeline_draws_from_the_number_of_frames_are_equally_likely() -> None:
+    def start(count: dynamic.Tensor) -> dynamic.Tensor:
+        drawn = dynamic.math.floor(dynamic.random.uniform(range=(0, 1)) * (count - 8 + 1))
+        return dynamic.cast(drawn, dtype=dynamic.int32)
+
+    with dynamic.trace(start, batch_size=3000, num_threads=1, seed=1) as pipe:
+        (starts,) = pipe.run(count=np.full(3000, 10, np.int32))
+        numbers, counts = np.unique(starts.as_array(), return_counts=True)
+    assert numbers.tolist() == [0, 1, 2]
+    assert abs(counts - 1000).max() < 110  # 4.2 standard deviations

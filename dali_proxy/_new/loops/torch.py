@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def train(options: argparse.Namespace) -> None:
         train_set = Samples(options.data / "train", train_server.proxy)
         val_set = Samples(options.data / "val", val_server.proxy)
         loading: dict[str, Any] = {"batch_size": options.batch_size, "num_workers": options.num_workers}
-        loading["persistent_workers"] = options.num_workers > 0
+        loading.update(persistent_workers=options.num_workers > 0, worker_init_fn=ignore_interrupts)
         order = torch.Generator().manual_seed(options.seed)
         train_loader = dali_proxy.DataLoader(train_server, train_set, shuffle=True, generator=order, **loading)
         val_loader = dali_proxy.DataLoader(val_server, val_set, **loading)
@@ -46,7 +47,12 @@ def train(options: argparse.Namespace) -> None:
                 part.load_state_dict(state[name])
             print(f"resumed from {options.checkpoint}")
 
-        for epoch in range(train_loader.state_dict()["epoch"], options.epochs):
+        first = train_loader.state_dict()["epoch"]
+        if first >= options.epochs:
+            print(f"already trained for {first} epochs: raise --epochs")
+            return
+        interrupts = record_interrupts()
+        for epoch in range(first, options.epochs):
             network.train()
             losses = []
             for step, batch in enumerate(train_loader, 1):  # after a resume, the batches that are left
@@ -55,15 +61,39 @@ def train(options: argparse.Namespace) -> None:
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.detach())
-                if step % options.save_every == 0:
+                if interrupts or step % options.save_every == 0:
                     save(options.checkpoint, parts)
+                if interrupts:
+                    print(f"interrupted in epoch {epoch + 1}: saved {options.checkpoint}; start again to continue")
+                    return
             save(options.checkpoint, parts)
             network.eval()
             with torch.no_grad():
                 scores = [compute_scores(network, [each.to(DEVICE) for each in batch]) for batch in val_loader]
             mean_loss = torch.stack(losses).mean().item() if losses else float("nan")
-            print(f"epoch {epoch + 1}: loss {mean_loss:.3f}, {SCORE} {torch.cat(scores).float().mean().item():.1%}")
+            score = torch.cat(scores).float().mean().item()
+            part = f" (loss of the last {len(losses)} batches)" if len(losses) < len(train_loader) else ""
+            print(f"epoch {epoch + 1}: loss {mean_loss:.3f}, {SCORE} {score:.1%}{part}")
+            if interrupts:
+                return
         print(train_server.stats().advice)
+
+
+def record_interrupts() -> list[int]:
+    """Make Ctrl-C add to a list, so that the loop ends after its batch. A second Ctrl-C ends the script at once."""
+    interrupts: list[int] = []
+
+    def record(number: int, _: Any) -> None:
+        interrupts.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, record)
+    return interrupts
+
+
+def ignore_interrupts(_: int) -> None:
+    """Let workers live after Ctrl-C, which the terminal sends to them, too: the loop ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def save(path: Path, parts: dict[str, Any]) -> None:

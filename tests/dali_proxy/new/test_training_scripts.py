@@ -68,6 +68,29 @@ def test_script_resumes(framework: str, tmp_path: Path) -> None:
     assert second[1] < first[1]
 
 
+def test_interrupted_script_saves_and_continues_with_the_next_batch(tmp_path: Path) -> None:
+    write_script(tmp_path / "train.py", "audio", "torch")
+    path = tmp_path / "train.py"
+    path.write_text(  # Ctrl-C reaches all processes of the terminal in the second batch
+        path.read_text().replace(
+            "                losses.append(",
+            "                if step == 2 and not options.checkpoint.exists():\n"
+            "                    import multiprocessing\n"
+            "                    for pid in (os.getpid(), *(each.pid for each in multiprocessing.active_children())):\n"
+            "                        os.kill(pid, signal.SIGINT)\n"
+            "                losses.append(",
+        )
+    )
+    arguments = ("--epochs", "1", "--batch-size", "8")
+    said = run(tmp_path, *arguments)
+    assert "interrupted in epoch 1: saved" in said
+    said = run(tmp_path, *arguments)
+    assert (left := re.search(r"^epoch 1: .*\(loss of the last (\d+) batches\)$", said, re.MULTILINE)), said
+    files = len([*(tmp_path / "data" / "train").rglob("*.wav")])
+    assert int(left[1]) == -(-files // 8) - 2
+    assert "already trained for 1 epochs: raise --epochs" in run(tmp_path, *arguments)
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_missing_data_is_an_error(framework: str, tmp_path: Path) -> None:
     if framework == "lightning" and importlib.util.find_spec("lightning") is None:

@@ -8,6 +8,7 @@ import os
 import pickle
 import reprlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from multiprocessing.reduction import ForkingPickler
@@ -20,6 +21,7 @@ from torch.utils.data import get_worker_info
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
 from dali_proxy._worker.batch_context import BatchContext
+from dali_proxy.errors import BatchError
 from dali_proxy.pipeline._graph.location import user_traceback
 from dali_proxy.pipeline._rng import global_batch
 from dali_proxy.pipeline.errors import PipelineError
@@ -173,7 +175,14 @@ class FailedBatch:
         return cls(numbered, wrapped, index, name)
 
     def exception(self) -> BaseException:
-        """Return the exception as torch would raise it. Call this only once."""
+        """Return the exception as torch would raise it, with the dataset index of the sample. Call this only once."""
+        error = self._rebuilt()
+        if self.index is not None and not isinstance(error, BatchError):  # a dataset may raise an object again
+            with suppress(AttributeError):  # a class may refuse other attributes
+                error.dataset_index, error.dataset_indices = self.index, (self.index,)  # type: ignore[attr-defined]
+        return error
+
+    def _rebuilt(self) -> BaseException:
         if isinstance(self.error, BaseException):  # its traceback will refer to the frames that hold this object
             error, self.error = self.error, None
             return error

@@ -223,6 +223,15 @@ def test_samples_that_the_dataset_cannot_read(server: DALIServer, num_workers: i
     assert server.losses.skipped - skipped == 5
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_exception_of_the_dataset_has_the_index_of_its_sample(server: DALIServer, num_workers: int) -> None:
+    iterator = iter(DataLoader(server, ManyRaiseDataset(12, server.proxy), batch_size=4, num_workers=num_workers))
+    for index in (3, 8):
+        with pytest.raises(OSError, match=f"no file for {index}") as caught:
+            deque(iterator, 0)
+        assert vars(caught.value)["dataset_indices"] == (vars(caught.value)["dataset_index"],) == (index,)
+
+
 def test_function_decides(server: DALIServer) -> None:
     def decide(error: BatchError) -> str:
         return "replace" if error.dataset_index == 3 else "raise"

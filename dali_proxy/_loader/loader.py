@@ -130,7 +130,7 @@ class DataLoader(LoaderOptions):
             raise TypeError(f"DataLoader {error}{hints}") from None
         self._default_workers: int | None = None  # if the user passes no number
         chooses = dali_server.num_workers != "auto" or "num_workers" not in options
-        self.reads_in_server = dali_server.reads_datasets and kind_of(dataset) == "map" and chooses
+        self._reads_in_server = dali_server.reads_datasets and kind_of(dataset) == "map" and chooses
         if "num_workers" not in options and kind_of(dataset) == "map":
             options["num_workers"] = self._default_workers = _default_workers(dali_server)
         if self.last_batch_policy is not None:
@@ -139,7 +139,7 @@ class DataLoader(LoaderOptions):
         elif self.last_batch_padded:
             raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
         self.dali_server = dali_server
-        for_pool = _pool_options(options) if self.reads_in_server else {}
+        for_pool = _pool_options(options) if self._reads_in_server else {}
         super().__init__(**options)
         vars(self).update(for_pool)  # torch forbids changes of some attributes
         self._epoch = 0
@@ -197,7 +197,7 @@ class DataLoader(LoaderOptions):
         Unlike torch, don't warn of a single process: `ServerStats.advice` recommends more workers than cores if they
         wait for a disk or the network, and fewer if they don't.
         """
-        if self.reads_in_server:
+        if self._reads_in_server:
             return  # no workers are started here
         ranks, cores = current_ranks(), len(allowed_cores())
         sharing = processes_sharing(ranks, cores)

@@ -25,5 +25,5 @@ class LoaderOptions(torch.utils.data.DataLoader[Any]):
     ragged: Ragged | None
     batch_transform: Callable[[Any], Any] | None
     #: Whether the server reads the samples.
-    reads_in_server: bool
+    _reads_in_server: bool
     _earlier_shapes: EarlierShapes

@@ -69,7 +69,7 @@ def inner_loader(
     sampler = NumberedSampler(items, state.taker, state.watch)
     options.update(_sampling(loader, sampler, sampler))
     numbered = NumberedDataset(dataset, first_session, own)
-    if not loader.reads_in_server:
+    if not loader._reads_in_server:
         return InnerLoader(numbered, **options), sampler, state
     options["worker_init_fn"] = loader.worker_init_fn
     return PoolLoader(loader.dali_server, numbered, **options), sampler, state

@@ -18,11 +18,10 @@ def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
 
     Args:
         function: function of one sample, which is traced; or a pipeline, with its own arguments.
-        batch_size: for a function, the size of the largest batch.
-        num_threads: for a function, threads of its pipeline; by default the number of cores.
-        seed: for a function, the seed of its random numbers; drawn by default.
-        **arguments: arguments of `DALIServer`; and for a function, `device_id` (by default the current GPU if an
-            operator needs one) and others of `dali_proxy.Pipeline`.
+        **arguments: for a function, arguments of its pipeline: `batch_size` (the largest batch, 64 by default),
+            `num_threads` (by default the number of cores), `seed` (of random numbers; drawn by default), `device_id`
+            (by default the current GPU if an operator needs one) and others of `dali_proxy.Pipeline`. Also the
+            arguments of `DALIServer`; `num_workers` is "auto" by default.
 
     Raises:
         TracingError: the function can't be traced; the message names the line.
@@ -74,6 +73,13 @@ def attach(name: str, pipeline: Pipeline | Callable[..., Any] | None = None, **a
     return server
 
 
+_SIZES = """\
+    batch_size: for a function, the size of the largest batch.
+    num_threads: for a function, threads of its pipeline; by default the number of cores.
+    seed: for a function, the seed of its random numbers; drawn by default.
+"""
+
+
 def _signature() -> inspect.Signature:
     given = inspect.signature(serve)
     function, others = given.parameters.values()
@@ -86,10 +92,10 @@ def _signature() -> inspect.Signature:
 
 
 def _documentation() -> str:
-    """Return the text of `serve`, with that of the named arguments of `DALIServer`."""
+    """Return the text of `serve` for its signature: with the named arguments of `DALIServer`."""
     described = inspect.getdoc(DALIServer) or ""
     options = described[described.index("    mode: ") : described.index("    **arguments: ")]
-    return (inspect.getdoc(serve) or "").replace("    **arguments: ", f"{options}    **arguments: ")
+    return (inspect.getdoc(serve) or "").replace("    **arguments: ", f"{_SIZES}{options}    **arguments: ")
 
 
 serve.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ import soundfile
 from astropy.io import fits
 from PIL import Image
 
-from dali_proxy.pipeline._codecs import headers
+from dali_proxy.pipeline._codecs import encoded as headers
 from dali_proxy.pipeline._definition.checkpoint import Checkpoint
 from dali_proxy.pipeline._imaging.formats import peek
 from pipeline import Pipeline, fn, types

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 _WAITS = 0.03  # share of the loop's time that it waits for samples, from which more workers may help
 _RESTS = 0.01  # ... and below which fewer may do
-_PIPELINE = 0.25  # wait for results, as a part of that for samples, from which the pipeline limits a loop that reads
+_PIPELINE = 0.25  # wait for results, as a part of that for samples, from which the pipeline limits a loop that reads...
+_SMALL = 0.1  # ... unless reading takes a larger share of the loop's time: it could go on while the loop waits
 _COMPUTES = 0.25  # share of the time of reading on a core, from which workers compute
 _BUSY = 0.6  # share of the workers' time that they read, from which more workers may help
 _SPARE = 0.85  # the same, if fewer workers do the work
@@ -135,7 +136,7 @@ class WorkerCount:
             self._consider_fewer(window, share)
             return
         self._idle.clear()
-        if self.count == 0 and window.results > _PIPELINE * window.wait:
+        if self.count == 0 and share < _SMALL and window.results > _PIPELINE * window.wait:
             self.reason = f"the pipeline limits the speed, and reading in this process takes {share:.0%} of the time"
             return
         used = window.reading / window.seconds / max(self.count, 1)

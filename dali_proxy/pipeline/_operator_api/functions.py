@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 import types
@@ -95,6 +96,10 @@ class _Namespace(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         raise missing_operator(self.__name__, name, () if name.startswith("_") else self._known)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the name: functions of a script that are pickled by value refer to the module."""
+        return importlib.import_module, (self.__name__,)
 
 
 def _documentation(schema: OperatorSchema) -> str:

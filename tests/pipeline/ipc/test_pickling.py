@@ -9,10 +9,12 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from dali_proxy.pipeline._ipc import pickling
+from pipeline import dynamic, fn
 from pipeline.errors import SerializationError
 from tests.environment import with_project
 
@@ -124,3 +126,8 @@ def test_error_of_loading_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     del sys.modules["gone_module"]
     with pytest.raises(SerializationError, match=r"No module named 'gone_module'.*the import must work"):
         pickling.loads(data)
+
+
+@pytest.mark.parametrize("module", [fn.random, dynamic.random, fn.readers], ids=lambda module: module.__name__)
+def test_modules_of_operators_are_pickled_by_name(module: ModuleType) -> None:
+    assert pickling.loads(pickling.dumps(module, {})) is module

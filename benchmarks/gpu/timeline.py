@@ -96,17 +96,15 @@ def plot_timeline(spans: list[Span], document: dict[str, Any], path: Path) -> st
 
     lanes = sorted({span["lane"] for span in spans}, key=_rank)
     end = max(span["end"] for span in spans)
-    figure = Figure(figsize=(13, 1.6 + 0.34 * len(lanes)), layout="constrained")
+    figure = Figure(figsize=(8, 1.7 + 0.38 * len(lanes)), layout="constrained")
     axes = figure.subplots()
     for span in spans:
         row, width = lanes.index(span["lane"]), span["end"] - span["begin"]
         color = "#bbbbbb" if span["batch"] < 0 else COLORS[span["batch"] % len(COLORS)]
         axes.barh(row, width, left=span["begin"], height=0.8, color=color, edgecolor="white", linewidth=0.3)
-        room = int(width / end * 170)  # characters
+        room = int(width / end * 90)  # characters
         if room >= 3 and not span["name"].startswith("sample "):
-            axes.text(
-                span["begin"] + width / 2, row, _short(span["name"], room), ha="center", va="center", fontsize=6.5
-            )
+            axes.text(span["begin"] + width / 2, row, _short(span["name"], room), ha="center", va="center", fontsize=7)
     for batch in range(BATCHES):
         axes.barh(0, 0, color=COLORS[batch % len(COLORS)], label=f"batch {batch + 1}")
     axes.set_yticks(range(len(lanes)), lanes, fontsize=8)

@@ -1,4 +1,4 @@
-"""Let other packages find the FFmpeg of PyAV's wheel."""
+"""Help for the FFmpeg of PyAV's wheel: other packages find it, and its AV1 encoder changes no priority."""
 
 from __future__ import annotations
 
@@ -34,3 +34,17 @@ def ffmpeg_found(folder: str) -> Iterator[None]:
             os.environ["LD_LIBRARY_PATH"] = before
         else:
             os.environ.pop("LD_LIBRARY_PATH", None)
+
+
+@contextmanager
+def usual_scheduling() -> Iterator[None]:
+    """Give this thread its scheduling policy back after the block, which encodes videos.
+
+    SVT-AV1 gives the thread that opens an encoder the highest real-time priority, if it may, as for root. Processes
+    that it forks later would inherit that, and a few that compute would let nothing else run on their cores.
+    """
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)

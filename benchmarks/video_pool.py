@@ -26,7 +26,7 @@ import psutil
 from PIL import Image
 from torch.utils.data import Dataset
 
-from benchmarks.ffmpeg import ffmpeg_found
+from benchmarks.ffmpeg import ffmpeg_found, usual_scheduling
 from dali_proxy import DALIServer, DataLoader, WindowedOrder
 from dali_proxy._demo.data import photograph_paths
 from dali_proxy.distributed import DistributedBatchSampler
@@ -50,7 +50,7 @@ def write_clip(path: Path, codec: str, group: int, number: int) -> None:
         photograph = opened.convert("RGB").resize((1280, 960), Image.Resampling.BILINEAR)
     if codec == "h264":
         options = {**options, "x264-params": f"keyint={group}:min-keyint={group}:scenecut=0"}
-    with av.open(str(path), "w") as file:
+    with usual_scheduling(), av.open(str(path), "w") as file:
         stream = file.add_stream(name, rate=RATE, options=options)
         (stream.width, stream.height), stream.pix_fmt, stream.gop_size = SIZE, "yuv420p", group
         for frame in range(FRAMES):

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks.ffmpeg import usual_scheduling
+
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -162,7 +164,7 @@ def encode(
     options = dict(kind.options)
     if extra:
         options[extra] = kind.extra + (":log-level=none" if kind.codec == "libx265" else "")
-    with av.open(str(path), "w", container_options=kind.muxer) as file:
+    with usual_scheduling(), av.open(str(path), "w", container_options=kind.muxer) as file:
         voice = file.add_stream("aac", rate=8000, layout="mono") if sound else None
         stream = file.add_stream(kind.codec, rate=25, options=options)
         context = stream.codec_context

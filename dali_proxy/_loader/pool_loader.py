@@ -157,7 +157,7 @@ class PoolLoader(InnerLoader):
             options.pop(name, None)
         super().__init__(dataset, **options)
         self._reader: tuple[bytes, Any] | None = None
-        self._may_read_here = server.cluster is None and server.num_workers == "auto"
+        self._may_read_here = server.num_workers == "auto"
         self._stays = ""  # reason why only this process reads
         if self._may_read_here and self._init is not None:
             self._stay("the loader has a worker_init_fn, for which it needs num_workers=1 or more")
@@ -188,7 +188,7 @@ class PoolLoader(InnerLoader):
 
     @property
     def reads_now(self) -> bool:
-        """Whether this process reads the next batch, because there are no workers yet, or they aren't worth it."""
+        """Whether this process reads the next batch, because no workers are running."""
         return self._may_read_here and not self.readers
 
     @property

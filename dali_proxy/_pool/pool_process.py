@@ -7,6 +7,8 @@ import socket
 import subprocess
 from contextlib import suppress
 
+import psutil
+
 from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError, ServerDiedError
@@ -58,8 +60,11 @@ class PoolProcess:
             self._socket.sendall(pickle.dumps((endpoint, 0, working_directory(), import_path())))
 
     def largest_worker(self) -> int:
-        """Return the memory of the largest worker in bytes, without what it shares with others; 0 without workers."""
-        return max((_own_bytes(pid) for pid in _children(self._process.pid)), default=0)
+        """Return the memory of the largest worker in bytes (its proportional set size); 0 without workers."""
+        with suppress(psutil.Error):  # a worker has just ended
+            workers = psutil.Process(self._process.pid).children()
+            return max((worker.memory_full_info().pss for worker in workers), default=0)
+        return 0
 
     def begin(self, endpoint: Endpoint, count: int) -> None:
         """Start the workers, and wait until they run.
@@ -93,18 +98,3 @@ class PoolProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _children(pid: int) -> list[int]:
-    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(word) for word in file.read().split()]
-    return []
-
-
-def _own_bytes(pid: int) -> int:
-    """Return the proportional set size of a process: pages that it shares with others count in part."""
-    with suppress(OSError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    return 0

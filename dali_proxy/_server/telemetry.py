@@ -32,7 +32,6 @@ OF_LOOPS = (
     *("loop_batches", "loop_samples", "worker_starts", "num_workers"),
 )
 
-
 _Report = TypeVar("_Report", "ServerStats", OperatorTimes)
 
 

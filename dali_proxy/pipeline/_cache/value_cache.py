@@ -121,7 +121,7 @@ class ValueCache:
         return found
 
     def reserve(self, keys: Sequence[bytes], sizes: Sequence[Sequence[int]]) -> list[list[Block] | None]:
-        """Return memory for values, or None for those that are there already or that there is no room for.
+        """Return memory for values; None for each that the cache has already, and for each that doesn't fit.
 
         `store` or `release` must follow.
 
@@ -161,7 +161,7 @@ class ValueCache:
         reserved: Sequence[list[Block] | None] | None = None,
         loaded: bool = False,
     ) -> list[Entry | None]:
-        """Store values. Return the entry of each, or None if there is no room for it.
+        """Store values. Return the entry of each; None for each that doesn't fit.
 
         Args:
             keys: key of each sample.

@@ -101,9 +101,9 @@ __all__ = [
     "types",
 ]
 
-# As `pipeline._cuda.connections` does, which may be imported after torch has started CUDA.
+# Only now: CUDA reads it when it starts. `pipeline._cuda.connections` says why this number.
 if not getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_initialized", bool)():
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "16")
 
 #: The public names of each module, below this package.
 _NAMES = {

@@ -10,8 +10,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dali_proxy.pipeline._cuda.connections import request_connections
-
 if TYPE_CHECKING:
     from dali_proxy.pipeline import dynamic, errors, fn, math, ops, tensors, types
     from dali_proxy.pipeline._definition import (
@@ -52,9 +50,6 @@ _PACKAGES = {
     "operator_def": "_operator_def",
     "pipeline_def": "_definition",
 }
-
-
-request_connections()
 
 
 def __getattr__(name: str) -> Any:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from dali_proxy.pipeline._cuda.connections import few_connections, request_connections
+from dali_proxy.pipeline._cuda.connections import few_connections
 
 VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
 @pytest.mark.parametrize("package", ["pipeline", "dali_proxy"])
-@pytest.mark.parametrize(("set_by_user", "found"), [(None, "32"), ("1", "1")])
+@pytest.mark.parametrize(("set_by_user", "found"), [(None, "16"), ("1", "1")])
 def test_import_requests_connections(package: str, set_by_user: str | None, found: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if set_by_user is not None:
@@ -28,13 +26,20 @@ def test_import_requests_connections(package: str, set_by_user: str | None, foun
     assert printed.stdout.strip() == found
 
 
-def test_nothing_is_requested_after_the_start_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: Any = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: True))
-    monkeypatch.setitem(sys.modules, "torch", started)
-    monkeypatch.delenv(VARIABLE)
-    request_connections()
-    assert VARIABLE not in os.environ
-    assert few_connections().startswith(f"{VARIABLE} is 8, so images")
+def test_nothing_is_requested_after_the_start_of_cuda() -> None:
+    program = f"""
+import os, sys, types
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_initialized=lambda: True))
+import dali_proxy
+from dali_proxy.pipeline._cuda.connections import few_connections
+assert {VARIABLE!r} not in os.environ
+print(few_connections())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    printed = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.startswith(f"{VARIABLE} is 8, so images")
 
 
 @pytest.mark.parametrize("number", ["1", "8", "", "many"])

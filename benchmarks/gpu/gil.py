@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.child import Caller
 from benchmarks.gpu.session import Session
+from benchmarks.gpu.training import kind_for
 from benchmarks.measurement import WARM_UP
 from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
@@ -23,7 +24,6 @@ BATCH = 64
 PACE = 3000.0
 """Samples per second that the loop takes."""
 
-KIND = "paths"
 SETTLE = 1.0
 """Seconds in which a loader fills its queues before the loop counts alone."""
 
@@ -77,7 +77,7 @@ def measure_gil(session: Session, rivals: Sequence[Rival], pace: float = PACE) -
         if unfit or not session.budget.allows(what):
             continue
         with session.guarded(what), Caller(what, python_time, rival, grace=START) as caller:
-            caller.begin(session.of_kind(KIND, batch_size=size), pace, 2 * session.seconds)
+            caller.begin(session.of_kind(kind_for(rival), batch_size=size), pace, 2 * session.seconds)
             found: Lost = caller.end(4 * session.seconds)
             yield found
 

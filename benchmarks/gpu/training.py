@@ -20,9 +20,10 @@ from benchmarks.gpu.trainer import Speed, Step, Trainer, trainer_of
 from benchmarks.measurement import PATIENCE, settle
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
+from benchmarks.rivals.nvidia_reader import NvidiaReader
 from benchmarks.rivals.ours import modes_of_ours
 from benchmarks.rivals.torch_best import TorchBest
-from benchmarks.workload import Setup
+from benchmarks.workload import READER_KIND, Setup
 
 BATCH_SIZES = (256, 64, 32)
 """In order of importance, in case time runs out."""
@@ -39,13 +40,15 @@ LAUNCHES = (EAGER, REPLAY)
 REPLAYED = (256, 64, 32)
 """Batch sizes with both kinds of training."""
 
-LAST = ("ours, thread", "nvidia-proxy")
+LAST = ("ours, thread", "nvidia-proxy", "nvidia-dali")
 """Loaders that share the interpreter's lock with the training, which costs small batches most: measured last."""
 
 BLOCK = 0.5
 """Seconds of a block of steps. The training's own speed drifts within seconds, so only adjacent blocks are compared."""
 
 KIND = "paths"
+"""What a dataset passes to its loader."""
+
 RESIDENT = 4
 """Number of batches that stay on the GPU, for comparison."""
 
@@ -138,8 +141,18 @@ def quartiles(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def loaders(device_id: int | None) -> list[Rival]:
-    """Return our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
-    return [*modes_of_ours(device_id), NvidiaProxy(), TorchBest()]
+    """Return our modes and placements, NVIDIA's proxy and pipeline, and torch's loader written as well as we can."""
+    return [*modes_of_ours(device_id), NvidiaProxy(), NvidiaReader(), TorchBest()]
+
+
+def kind_for(rival: Rival) -> str:
+    """Return what a loader is given: NVIDIA's pipeline has no dataset and reads the files itself.
+
+    Example:
+        >>> kind_for(NvidiaProxy()), kind_for(NvidiaReader())
+        ('paths', 'reader')
+    """
+    return KIND if KIND in rival.kinds else READER_KIND
 
 
 def missing() -> str | None:
@@ -155,7 +168,7 @@ def measure_training(
     network: str = "resnet50",
     launches: Sequence[str] = LAUNCHES,
 ) -> Iterator[Share]:
-    """Train from each loader in turn in one process; from NVIDIA's, which has separate CUDA libraries, in another.
+    """Train from each loader in turn in one process; from NVIDIA's, which have separate CUDA libraries, in another.
 
     Args:
         session: Setup and budget.
@@ -189,7 +202,8 @@ def measure_training(
                 continue
             session.say(what)
             process = processes.of(rival)
-            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds, possible[batch_size])
+            setup = session.of_kind(kind_for(rival), batch_size=batch_size)
+            process.begin(rival, network, setup, seconds, possible[batch_size])
             try:
                 shares: list[Share] = process.end(4 * (seconds + 2 * (BLOCK + PATIENCE)))
             except RivalError as error:
@@ -220,7 +234,7 @@ class _Processes(ExitStack):
         self._running.pop(self._whose(rival)).close()
 
     def _whose(self, rival: Rival) -> str:
-        return "NVIDIA's loader" if isinstance(rival, NvidiaProxy) else "ours and torch's"
+        return "NVIDIA's loader" if isinstance(rival, NvidiaProxy | NvidiaReader) else "ours and torch's"
 
 
 def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[int, str]]:

@@ -208,12 +208,12 @@ class ExpressedLaunches:
 
     @staticmethod
     def fits(step: BatchStep, operators: Mapping[int, Any]) -> bool:
-        """Return whether all operators of a step are pixel operators whose expressions depend on one input."""
+        """Return whether all operators of a step are pixel operators with one input on the GPU."""
         return bool(step.results) and all(
             isinstance(operator := operators[node.index], PixelOperator)
             and (operator.traits.repeatable and operator.traits.per_sample)
             and not (operator.traits.launches or node.branch)
-            and len(node.inputs) == 1
+            and all(operators[edge.node].node.output_device == "cpu" for edge in node.inputs[1:])
             for node in step.nodes
         )
 
@@ -257,11 +257,11 @@ class ExpressedLaunches:
             pixels, expressions.source = found[node.inputs[0]], sources[node.inputs[0]]
             if not pixels.may_be_read(elements=operator.traits.elementwise):
                 return None
-            batch.outputs.compute(node.argument_inputs.values())
+            batch.outputs.compute((*node.inputs[1:], *node.argument_inputs.values()))
             before = len(expressions.stored)
             if operator.traits.gathers and pixels.reads > 1:
                 pixels = expressions.store(pixels)
-            is_constant = not (node.argument_inputs or node.schema.random)
+            is_constant = not (node.inputs[1:] or node.argument_inputs or node.schema.random)
             result = self._expressed(batch, operator, pixels) if is_constant else operator.express(batch, pixels)
             # An input that is passed on isn't copied, and memory that an operator holds isn't an input.
             if result is None or result.owners or (result is pixels and result.in_memory):

@@ -83,6 +83,7 @@ class RecordedLaunches:
         return all(
             node.device == "gpu"
             and not (node.argument_inputs or node.branch)
+            and all(operators[edge.node].node.output_device == "gpu" for edge in node.inputs)
             and operators[node.index].traits.repeatable
             and (not node.schema.random or hasattr(operators[node.index], "seed_scalars"))
             for node in step.nodes

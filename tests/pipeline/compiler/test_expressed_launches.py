@@ -76,6 +76,13 @@ def windows(data: Any) -> tuple[Any, ...]:
     return cut, mirrored, moved, fn.crop_mirror_normalize(bright, crop=(3, 2), mean=[9.0], **position)
 
 
+def slices(data: Any) -> tuple[Any, ...]:
+    anchor, shape = (fn.random.uniform(range=bounds, shape=2) for bounds in ((0.0, 0.4), (0.3, 0.6)))
+    cut = fn.slice(data, anchor, shape, axis_names="HW")
+    constant = fn.slice(data, types.Constant(np.float32([0.1, 0.2])), types.Constant(np.float32([0.5, 0.5])))
+    return fn.resize(cut, size=(4, 5)), constant, fn.crop_mirror_normalize(cut, mirror=fn.random.coin_flip())
+
+
 def mirrored(data: Any) -> tuple[Any, ...]:
     mirror = fn.random.coin_flip()
     normalized = {"mirror": mirror, "mean": [9.0, 8.0, 7.0], "std": [2.0, 3.0, 4.0]}
@@ -102,7 +109,7 @@ def edges(data: Any) -> tuple[Any, ...]:
     return fn.laplacian(bright, window_size=3), fn.laplacian(data, window_size=5, scale=number(0.5, 1.5))
 
 
-GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored, blurred, turned, edges]
+GRAPHS: list[Define] = [colors, flips, noise, warped, windows, slices, mirrored, blurred, turned, edges]
 
 
 @pytest.mark.parametrize("define", GRAPHS)

@@ -87,5 +87,6 @@ def prepare_launches(steps: list[Step], scope: Scope) -> list[Step]:
         scope.note(PreparedStep, "equal operators are faster as one" if several else "launches differ between batches")
         return steps
     own = {node.index for node in planned.nodes}
-    inputs = sorted({edge for node in planned.nodes for edge in node.inputs if edge.node not in own})
+    edges = {edge for node in planned.nodes for edge in node.inputs if edge.node not in own}
+    inputs = sorted(edge for edge in edges if operators[edge.node].node.output_device == "gpu")
     return replaced(steps, scope, [PreparedStep(steps, inputs, make, others)])

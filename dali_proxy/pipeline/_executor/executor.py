@@ -441,7 +441,7 @@ class Executor:
 
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
         batch, trace, steps = run.batch, run.batch.trace, self.program.phases[run.phase]
-        weight, order = self._costs.weight(run.phase, batch.number), self._orders.get(run.phase)
+        weight, order = self._costs.weight(run.phase), self._orders.get(run.phase)
         if trace is None and not weight and order is None and not phase.on_gpu:
             self._run_unmeasured(run, steps)
             return
@@ -470,7 +470,7 @@ class Executor:
             if order is not None and number == order.last:
                 order.end_turn(batch.number)
         if weight:
-            self._costs.add(run.phase, already.processor - begun.processor)
+            self._costs.add(run.phase, already.minus(begun))
 
     def _run_unmeasured(self, run: RunningBatch, steps: Sequence[Steps]) -> None:
         """Run the steps of a phase on the CPU, and nothing else."""

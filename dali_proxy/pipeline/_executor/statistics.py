@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,6 +25,10 @@ _CHEAP = 1_000_000
 _CHEAP_ON_GPU = 800_000  # launches wait for the driver, too
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
+# Each of so many first batches of a phase is measured. Then, if a batch takes less than this elapsed time in
+# nanoseconds, one of so many is: the clock of a thread takes several microseconds on virtual machines.
+_EARLY = 16
+_SHORT, _MEASURED_SHORT = 10_000_000, 4
 
 
 @dataclass
@@ -217,7 +222,7 @@ def _labels(units: Collection[Sequence[GraphNode]]) -> dict[int, str]:
 
 
 class PhaseCosts:
-    """Moving averages of the processor time of the phases of a plan that don't wait.
+    """Moving averages of what a batch costs in the phases of a plan.
 
     Args:
         plan: the plan.
@@ -226,33 +231,37 @@ class PhaseCosts:
 
     def __init__(self, plan: Plan, operators: Mapping[int, Any]) -> None:
         self._on_gpu = [phase.on_gpu for phase in plan.phases]
-        #: Nanoseconds, by number of the phase.
+        #: Nanoseconds of processor time, by number of the phase, for phases that don't wait.
         self._costs: dict[int, float] = {
             number: _CHEAP for number, phase in enumerate(plan.phases) if not _may_wait(phase, operators)
         }
+        #: Nanoseconds of elapsed time, and the numbers of the runs, by number of the phase.
+        self._elapsed = [float(_SHORT)] * len(plan.phases)
+        self._runs = [itertools.count() for _ in plan.phases]
 
     def is_cheap(self, number: int) -> bool:
         """Return whether a phase takes less time than to wake another thread, as far as it was measured."""
         cost = self._costs.get(number)
         return cost is not None and cost < (_CHEAP_ON_GPU if self._on_gpu[number] else _CHEAP)
 
-    def weight(self, number: int, batch: int) -> int:
-        """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
-
-        The clock of a thread costs a system call, which can take longer than a cheap operator.
+    def weight(self, number: int) -> int:
+        """Return for how many batches the measurement of the next one counts; 0 for a batch that isn't measured.
 
         Args:
             number: number of the phase.
-            batch: number of the batch.
         """
-        if not self.is_cheap(number):
-            return 1
-        return 0 if batch % MEASURED_CHEAP else MEASURED_CHEAP
+        run = next(self._runs[number])
+        if self.is_cheap(number):
+            every = MEASURED_CHEAP
+        else:
+            every = 1 if run < _EARLY or self._elapsed[number] >= _SHORT else _MEASURED_SHORT
+        return 0 if run % every else every
 
-    def add(self, number: int, processor: float) -> None:
-        """Add the processor time of a batch in a phase, in nanoseconds."""
+    def add(self, number: int, cost: Cost) -> None:
+        """Add the cost of a batch in a phase."""
+        self._elapsed[number] += _WEIGHT * (cost.elapsed - self._elapsed[number])
         if number in self._costs:
-            processor = min(processor, 2 * _CHEAP)  # a busy machine causes outliers
+            processor = min(cost.processor, 2 * _CHEAP)  # a busy machine causes outliers
             self._costs[number] += _WEIGHT * (processor - self._costs[number])
 
 

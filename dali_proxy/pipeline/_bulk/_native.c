@@ -1,5 +1,5 @@
 /* Operations on many samples in one call: reading files, gathering memory, and filling bins. Calls release the GIL while they read or
-   copy, so that threads work on ranges of a batch in parallel, and no Python code runs per sample.
+   copy many bytes, and start threads that don't need it. No Python code runs per sample.
 
    Addresses are columns of 64-bit integers. The caller has checked them. */
 
@@ -23,6 +23,9 @@
 #define ALIGNMENT 64      /* bytes: alignment of files in a buffer */
 #define LARGE_BATCH (1 << 20) /* bytes of one call that don't stay in a core's cache until they are read */
 #define PAST_CACHE_OF_LARGE (1 << 12) /* bytes: smallest sample that such a call copies past the cache */
+#define STACK (1 << 20)     /* bytes of a thread: the C library keeps 40 MiB of stacks for later threads */
+#define PIECE (1 << 20)     /* bytes that a thread copies at a time */
+#define FEW_BYTES (1 << 16) /* a copy of fewer bytes takes less time than another thread's turn with the GIL */
 #define LARGEST_FILE ((int64_t)1 << 40) /* bytes; larger sizes of sparse files could overflow a sum of sizes */
 
 /* A borrowed column: `count` integers, one per sample. */
@@ -120,7 +123,7 @@ static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *c
 }
 
 /* The shared state of threads that read files, or ranges of open files if `files` isn't NULL: each takes the next one
-   until none is left. The times are those of the started threads, without the calling one, in nanoseconds. */
+   until none is left. */
 typedef struct {
     const char *folder, *scheme;
     Py_ssize_t folder_length, scheme_length;
@@ -128,7 +131,6 @@ typedef struct {
     const int64_t *files, *pointers, *lengths;
     int64_t *offsets, *sizes, *cursor;
     Py_ssize_t next, end;
-    int64_t processor, elapsed;
 } Reading;
 
 static void read_whole(Reading *reading, Py_ssize_t i) {
@@ -155,11 +157,11 @@ static void read_range(Reading *reading, Py_ssize_t i) {
     reading->sizes[i] = done;
 }
 
-static void *read_all(void *argument) {
+static void read_all(void *argument) {
     Reading *reading = argument;
     for (;;) {
         Py_ssize_t i = __atomic_fetch_add(&reading->next, 1, __ATOMIC_RELAXED);
-        if (i >= reading->end) return NULL;
+        if (i >= reading->end) return;
         if (reading->files)
             read_range(reading, i);
         else
@@ -173,25 +175,37 @@ static int64_t clock_now(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Work that several threads share, and the times of the started ones, without the calling one, in nanoseconds. */
+typedef struct {
+    void (*run)(void *shared);
+    void *shared;
+    int64_t processor, elapsed;
+} Work;
+
 static void *run_thread(void *argument) {
-    Reading *reading = argument;
+    Work *work = argument;
     int64_t begin = clock_now(CLOCK_MONOTONIC);
-    read_all(reading);
-    __atomic_fetch_add(&reading->elapsed, clock_now(CLOCK_MONOTONIC) - begin, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&reading->processor, clock_now(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
+    work->run(work->shared);
+    __atomic_fetch_add(&work->elapsed, clock_now(CLOCK_MONOTONIC) - begin, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&work->processor, clock_now(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
     return NULL;
 }
 
-/* Reads on this thread and on new ones, which block all signals: Python's threads must handle them. */
-static void read_with(Reading *reading, int threads) {
+/* Works on this thread and on new ones, which block all signals: Python's threads must handle them. */
+static void run_with(Work *work, int threads) {
     pthread_t others[MOST_THREADS];
     int started = 0;
     sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < threads - 1 && pthread_create(&others[started], NULL, run_thread, reading) == 0) started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    read_all(reading);
+    pthread_attr_t small;
+    if (threads > 1 && pthread_attr_init(&small) == 0) {
+        pthread_attr_setstacksize(&small, STACK);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        while (started < threads - 1 && pthread_create(&others[started], &small, run_thread, work) == 0) started++;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&small);
+    }
+    work->run(work->shared);
     while (started-- > 0) pthread_join(others[started], NULL);
 }
 
@@ -206,6 +220,7 @@ PyDoc_STRVAR(read_files_doc,
 
 static PyObject *read_files(PyObject *module, PyObject *arguments) {
     Reading reading = {0};
+    Work work = {read_all, &reading, 0, 0};
     int threads;
     PyObject *given[4], *cursor_array, *result = NULL;
     Column columns[4], cursor;
@@ -226,9 +241,9 @@ static PyObject *read_files(PyObject *module, PyObject *arguments) {
     reading.offsets = columns[2].values;
     reading.sizes = columns[3].values;
     Py_BEGIN_ALLOW_THREADS
-    read_with(&reading, threads);
+    run_with(&work, threads);
     Py_END_ALLOW_THREADS
-    result = Py_BuildValue("LL", (long long)reading.processor, (long long)reading.elapsed);
+    result = Py_BuildValue("LL", (long long)work.processor, (long long)work.elapsed);
 release_columns:
     release_all(columns, 4);
 release_cursor:
@@ -245,6 +260,7 @@ PyDoc_STRVAR(read_ranges_doc,
 
 static PyObject *read_ranges(PyObject *module, PyObject *arguments) {
     Reading reading = {0};
+    Work work = {read_all, &reading, 0, 0};
     int threads, fits = 1;
     PyObject *given[5], *result = NULL;
     Column columns[5];
@@ -265,9 +281,9 @@ static PyObject *read_ranges(PyObject *module, PyObject *arguments) {
         PyErr_SetString(PyExc_ValueError, "a range doesn't fit into the buffer, or there aren't 1 to 64 threads");
     } else {
         Py_BEGIN_ALLOW_THREADS
-        read_with(&reading, threads);
+        run_with(&work, threads);
         Py_END_ALLOW_THREADS
-        result = Py_BuildValue("LL", (long long)reading.processor, (long long)reading.elapsed);
+        result = Py_BuildValue("LL", (long long)work.processor, (long long)work.elapsed);
     }
     release_all(columns, 5);
 release_buffer:
@@ -275,35 +291,72 @@ release_buffer:
     return result;
 }
 
+/* The shared state of threads that copy ranges of memory: each takes the next piece of all ranges, one after another,
+   until none is left. */
+typedef struct {
+    char *buffer;
+    const int64_t *pointers, *sizes, *offsets;
+    Py_ssize_t count;
+    int64_t next, total; /* bytes */
+    size_t least;
+} Gathering;
+
+static void gather_all(void *argument) {
+    Gathering *gathering = argument;
+    for (;;) {
+        int64_t begin = __atomic_fetch_add(&gathering->next, PIECE, __ATOMIC_RELAXED), first = 0;
+        int64_t end = begin + PIECE;
+        if (begin >= gathering->total) return;
+        for (Py_ssize_t i = 0; i < gathering->count && first < end; i++) {
+            int64_t size = gathering->sizes[i], from = begin > first ? begin - first : 0;
+            int64_t to = end - first < size ? end - first : size;
+            if (from < to)
+                copy_past_cache(gathering->buffer + gathering->offsets[i] + from,
+                                (const char *)(intptr_t)gathering->pointers[i] + from, (size_t)(to - from),
+                                gathering->least);
+            first += size;
+        }
+    }
+}
+
 PyDoc_STRVAR(gather_doc,
-             "gather(begin, end, buffer, pointers, sizes, offsets)\n--\n\n"
-             "Copies the samples from `begin` up to `end`, `sizes` bytes at `pointers`, to their offsets in the\n"
-             "buffer.");
+             "gather(threads, buffer, pointers, sizes, offsets)\n--\n\n"
+             "Copies ranges of memory, `sizes` bytes at `pointers`, to their offsets in the buffer. Threads and the\n"
+             "result are those of read_files.");
 
 static PyObject *gather(PyObject *module, PyObject *arguments) {
-    Py_ssize_t begin, end;
+    Gathering gathering = {0};
+    Work work = {gather_all, &gathering, 0, 0};
+    int threads;
     Py_buffer buffer;
     PyObject *given[3], *result = NULL;
     Column columns[3];
-    if (!PyArg_ParseTuple(arguments, "nnw*OOO", &begin, &end, &buffer, &given[0], &given[1], &given[2])) return NULL;
+    if (!PyArg_ParseTuple(arguments, "iw*OOO", &threads, &buffer, &given[0], &given[1], &given[2])) return NULL;
     if (borrow_all(given, columns, 3, 0) < 0) goto release_buffer;
-    if (check_range(begin, end, columns[0].count) < 0) goto release_columns;
-    size_t total = 0; /* at most about LARGE_BATCH, so that it can't overflow */
-    for (Py_ssize_t i = begin; i < end; i++) {
-        int64_t size = columns[1].values[i], offset = columns[2].values[i];
-        if (size < 0 || offset < 0 || offset > buffer.len || size > buffer.len - offset) {
-            PyErr_SetString(PyExc_ValueError, "a sample doesn't fit into the buffer");
-            goto release_columns;
-        }
-        if (total < LARGE_BATCH) total += (size_t)size;
+    gathering.buffer = buffer.buf;
+    gathering.pointers = columns[0].values;
+    gathering.sizes = columns[1].values;
+    gathering.offsets = columns[2].values;
+    gathering.count = columns[0].count;
+    int fits = threads >= 1 && threads <= MOST_THREADS;
+    for (Py_ssize_t i = 0; fits && i < gathering.count; i++) {
+        int64_t size = gathering.sizes[i], offset = gathering.offsets[i];
+        fits = size >= 0 && offset >= 0 && offset <= buffer.len && size <= buffer.len - offset &&
+               !__builtin_add_overflow(gathering.total, size, &gathering.total);
     }
-    size_t least = total < LARGE_BATCH ? PAST_CACHE : PAST_CACHE_OF_LARGE;
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = begin; i < end; i++)
-        copy_past_cache((char *)buffer.buf + columns[2].values[i], (const char *)(intptr_t)columns[0].values[i],
-                        (size_t)columns[1].values[i], least);
-    Py_END_ALLOW_THREADS
-    result = Py_NewRef(Py_None);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "a sample doesn't fit into the buffer, or there aren't 1 to 64 threads");
+        goto release_columns;
+    }
+    gathering.least = gathering.total < LARGE_BATCH ? PAST_CACHE : PAST_CACHE_OF_LARGE;
+    if (gathering.total < FEW_BYTES) {
+        gather_all(&gathering);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        run_with(&work, threads);
+        Py_END_ALLOW_THREADS
+    }
+    result = Py_BuildValue("LL", (long long)work.processor, (long long)work.elapsed);
 release_columns:
     release_all(columns, 3);
 release_buffer:

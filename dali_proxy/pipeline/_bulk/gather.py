@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
-from dali_proxy.pipeline._bulk.native import compiled
+from dali_proxy.pipeline._bulk.native import MOST_THREADS, compiled
+from dali_proxy.pipeline._concurrency.cost import Cost, charge
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -22,7 +23,7 @@ Int64s = npt.NDArray[np.int64]
 _ALIGNMENT = 256  # bytes: alignment of ranges, for vector loads and DMA
 _LINE = 64  # bytes: alignment of samples on the host
 _GAP = 1 << 14  # bytes: largest gap between two samples to copy along, because another copy costs more
-_CHUNK = 1 << 20  # bytes to copy per task
+_PER_THREAD = 1 << 21  # bytes that justify another thread
 _SMALL = 1 << 16  # bytes of a batch up to which NumPy copies its samples fastest
 
 
@@ -90,12 +91,12 @@ class MemoryRanges:
         return cls(start, size, zero, np.arange(len(array)) * (array.nbytes // max(1, len(array))), array.nbytes)
 
     def copy_to(self, buffer: Array, pool: ThreadPool | None = None) -> None:
-        """Copy all ranges to a uint8 buffer, on the threads of a pool if one is given."""
-        copy_ranges(buffer, self.starts, self.sizes, self.offsets, pool, None)
+        """Copy all ranges to a uint8 buffer, on as many threads as a pool has if one is given."""
+        copy_ranges(buffer, self.starts, self.sizes, self.offsets, pool)
 
 
 def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPool | None = None) -> None:
-    """Copy the samples of a batch to offsets in a uint8 buffer, in C order, on the threads of a pool if one is given.
+    """Copy the samples of a batch to offsets in a uint8 buffer, in C order, on as many threads as a pool has.
 
     Raises:
         ValueError: a sample doesn't fit.
@@ -105,7 +106,7 @@ def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPoo
         for sample, offset in zip(batch.samples, offsets.tolist(), strict=True):
             np.ndarray(sample.shape, sample.dtype, buffer=buffer, offset=offset)[...] = sample
         return
-    copy_ranges(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool, batch)
+    copy_ranges(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool)
 
 
 def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None) -> TensorListCPU:
@@ -114,7 +115,7 @@ def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: Thre
     Args:
         batch: the batch.
         buffers: allocator of the memory; None for new memory.
-        pool: threads that copy; None for the calling thread.
+        pool: see `copy_ranges`.
     """
     dense = batch.dense
     if dense is None and batch.homes is None and batch.nbytes < _SMALL:
@@ -141,43 +142,28 @@ def writable(batch: Any) -> Any:
     return gathered(batch) if isinstance(batch, TensorListCPU) and batch.read_only else batch
 
 
-def copy_ranges(
-    buffer: Array, pointers: Int64s, sizes: Int64s, offsets: Int64s, pool: ThreadPool | None, source: object
-) -> None:
+def copy_ranges(buffer: Array, pointers: Int64s, sizes: Int64s, offsets: Int64s, pool: ThreadPool | None) -> None:
     """Copy ranges of memory to a uint8 buffer.
+
+    The compiled loop starts its own threads: those of the pool would each wait for the GIL.
 
     Args:
         buffer: target.
         pointers: address of each range, contiguous like the other arrays.
         sizes: size of each range in bytes.
         offsets: offset of each range in the buffer.
-        pool: threads that copy; None for the calling thread.
-        source: owner of the ranges. The threads keep it alive, because a signal may interrupt the caller while it waits
-            for them.
+        pool: its number of threads may copy, unless it is busy; None for the calling thread only.
 
     Raises:
         ValueError: a range doesn't fit.
     """
-    nbytes = int(np.add.reduce(sizes))
-    if nbytes > _CHUNK:
-        chunks = -(-sizes // _CHUNK)
-        index = np.repeat(np.arange(len(chunks)), chunks)
-        within = (np.arange(len(index)) - np.repeat(np.cumsum(chunks) - chunks, chunks)) * _CHUNK
-        pointers, offsets = pointers[index] + within, offsets[index] + within
-        sizes = np.minimum(sizes[index] - within, _CHUNK)
-    count = len(sizes)
-
-    def copy(begin: int, end: int, _: object = source) -> None:
-        if compiled is not None:
-            compiled.gather(begin, end, buffer, pointers, sizes, offsets)
-            return
-        columns = (each[begin:end].tolist() for each in (pointers, sizes, offsets))
-        for pointer, size, offset in zip(*columns, strict=True):
-            if not 0 <= offset <= offset + size <= buffer.nbytes:
-                raise ValueError("a sample doesn't fit into the buffer")
-            ctypes.memmove(buffer.ctypes.data + offset, pointer, size)
-
-    if pool is None or pool.busy or nbytes <= _CHUNK:  # a busy pool would run this only after its other work
-        copy(0, count)
-    else:
-        pool.run_ranges(copy, count, -(-count * _CHUNK // nbytes))
+    if compiled is not None:
+        threads = 1
+        if pool is not None and not pool.busy:
+            threads = max(1, min(pool.num_threads, int(np.add.reduce(sizes)) // _PER_THREAD, MOST_THREADS))
+        charge(Cost(*compiled.gather(threads, buffer, pointers, sizes, offsets)))
+        return
+    for pointer, size, offset in zip(pointers.tolist(), sizes.tolist(), offsets.tolist(), strict=True):
+        if not 0 <= offset <= offset + size <= buffer.nbytes:
+            raise ValueError("a sample doesn't fit into the buffer")
+        ctypes.memmove(buffer.ctypes.data + offset, pointer, size)

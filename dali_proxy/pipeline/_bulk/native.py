@@ -11,9 +11,9 @@ compiled = find_compiled("_bulk")
 """The module `_native`: `read_files`, `read_ranges`, `gather` and `fill_bins`; None if it wasn't built."""
 
 _FEW = 4  # reads that justify another thread
-_MOST_THREADS = 64
+MOST_THREADS = 64
 
 
 def threads_for(reads: int, available: int) -> int:
     """Return how many threads a compiled loop should use for a number of reads."""
-    return max(1, min(available, reads // _FEW, _MOST_THREADS))
+    return max(1, min(available, reads // _FEW, MOST_THREADS))

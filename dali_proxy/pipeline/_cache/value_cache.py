@@ -180,12 +180,12 @@ class ValueCache:
         values: list[tuple[Part, ...]] = []
         try:
             columns: list[list[Part]] = []
-            for number, (table, result) in enumerate(zip(tables, results, strict=True)):
+            for number, table in enumerate(tables):
                 owners = [blocks[number] for blocks in reserved if blocks is not None]
                 offsets = np.array([block.offset for block in owners], np.int64)
                 pointers, nbytes = np.ascontiguousarray(table.pointers[rows]), np.ascontiguousarray(table.sizes[rows])
                 if not np.array_equal(pointers, offsets + self._memory.address):  # else they were computed there
-                    copy_ranges(self._memory.array, pointers, nbytes, offsets, pool, result)
+                    copy_ranges(self._memory.array, pointers, nbytes, offsets, pool)
                 addresses, shapes = (offsets + self._memory.address).tolist(), map(tuple, table.shapes[rows].tolist())
                 kinds = zip(owners, addresses, shapes, strict=True)
                 columns.append([Part(owner, address, table.dtype, shape) for owner, address, shape in kinds])

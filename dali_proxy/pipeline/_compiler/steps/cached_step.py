@@ -140,7 +140,6 @@ class CachedStep(Step):
         if any(part.dtype != dtype or len(part.shape) != ndim or own != layout for _, part, own in found):
             return None
         pointers, shapes = np.empty(batch.size, np.int64), np.empty((batch.size, ndim), np.int64)
-        owners: list[Any] = [entries]
         rest: TensorListCPU | None = None
         if computed:  # of those, some may be in the cache by now
             rest = contiguous(computed[number])
@@ -148,7 +147,6 @@ class CachedStep(Step):
             if table.dtype != dtype or table.ndim != ndim or rest.layout() != layout:
                 return None
             pointers[missing], shapes[missing] = table.pointers, table.shapes
-            owners.append(rest)
         samples = [sample for sample, _, _ in found]
         pointers[samples] = [part.address for _, part, _ in found]
         shapes[samples] = [part.shape for _, part, _ in found]
@@ -167,7 +165,7 @@ class CachedStep(Step):
         nbytes = int(offsets[-1] + sizes[-1])
         if nbytes:
             block = np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(begin))
-            copy_ranges(block, pointers, sizes, offsets, batch.pool, owners)
+            copy_ranges(block, pointers, sizes, offsets, batch.pool)
         return result
 
 

@@ -101,7 +101,7 @@ class SequenceRearrangeCpu(BatchOperator):
         target, nbytes = Samples.packed(0, shapes, images.dtype, alignment=1)
         buffer, owner = batch.allocate(Edge(self.node.index), (nbytes,), np.dtype(np.uint8))
         sizes = images.sizes
-        copy_ranges(buffer, images.pointers, sizes, np.cumsum(sizes) - sizes, batch.pool, data)
+        copy_ranges(buffer, images.pointers, sizes, np.cumsum(sizes) - sizes, batch.pool)
         if (shapes == shapes[0]).all():
             output = TensorListCPU(buffer.view(images.dtype).reshape(len(shapes), *shapes[0]), data.layout())
         else:

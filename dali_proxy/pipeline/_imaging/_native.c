@@ -332,6 +332,7 @@ release_values:
 #include "headers/patches.h"
 #include "headers/points.h"
 #include "headers/polygons.h"
+#include "headers/resampling.h"
 #include "headers/signals.h"
 #include "headers/samples.h"
 #include "headers/slices.h"
@@ -344,6 +345,7 @@ static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},
     {"resample_linear", resample_linear_call, METH_VARARGS, resample_linear_doc},
     {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
+    {"resample_floats", resample_floats_call, METH_VARARGS, resample_floats_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
     {"map_colors", map_colors_call, METH_VARARGS, map_colors_doc},
     {"to_gray", to_gray_call, METH_VARARGS, to_gray_doc},

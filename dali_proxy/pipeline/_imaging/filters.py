@@ -1,9 +1,6 @@
 """Resampling filters, and their weights along one axis of an image.
 
-An output pixel is a weighted sum of a few neighboring input pixels. Neighboring outputs share most of their
-inputs, so the outputs of an axis are grouped into blocks, each a small dense matrix over one window of the input.
-All windows have the same length and lie at equal distances, so one strided matrix product computes all blocks: no
-Python code runs per pixel, and a single call without the GIL computes a whole axis.
+An output pixel is a weighted sum of a few neighboring input pixels.
 """
 
 from __future__ import annotations
@@ -22,8 +19,6 @@ Integers = npt.NDArray[np.int64]
 
 # In DALI, all filters but the triangle are linearly interpolated tables with 32 entries per unit.
 _TABLE_STEPS = 32
-# Overhead of a block, in multiplications per pixel of the other axis; measured.
-_BLOCK_OVERHEAD = 60
 
 
 @dataclass(frozen=True)
@@ -85,39 +80,10 @@ def filter_name(interp: Any) -> str:
     raise ValueError(f"unknown interpolation {interp!r}; known are {', '.join(_NAMES)}")
 
 
-@dataclass(frozen=True, eq=False)
-class AxisPlan:
-    """Plan that computes the `size` outputs of an axis in blocks.
-
-    Block b computes outputs ``b * rows .. (b + 1) * rows`` from the inputs ``start + b * step .. + taps``. Windows
-    may reach `before` pixels below the first and `after` beyond the last input, where all weights are zero.
-
-    Attributes:
-        size: number of outputs; the last block may compute additional ones, which the caller drops.
-        weights: float32 of shape (blocks, rows, taps).
-        transposed: the weights as contiguous (blocks, taps, rows).
-        blocks: number of blocks.
-        rows: number of outputs per block.
-        taps: number of inputs per block.
-    """
-
-    size: int
-    start: int
-    step: int
-    before: int
-    after: int
-    weights: npt.NDArray[np.float32]
-    transposed: npt.NDArray[np.float32]
-
-    blocks: int
-    rows: int
-    taps: int
-
-
-def plan_axis(
-    extent: int, size: int, low: float, high: float, name: str, antialias: bool, block_sizes: tuple[int, ...]
-) -> tuple[int, int, AxisPlan]:
-    """Plan the resampling of one axis.
+def plan_taps(
+    extent: int, size: int, low: float, high: float, name: str, antialias: bool
+) -> tuple[int, int, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Plan the resampling of one axis, output by output.
 
     Args:
         extent: number of input pixels. Taps outside use the nearest edge pixel.
@@ -125,27 +91,6 @@ def plan_axis(
         low: begin of the first output's window, in input pixels from the edge of pixel 0.
         high: end of the last output's window; a value less than `low` flips the axis.
         name: name of the filter from `filter_name`, except ``"nearest"``.
-        antialias: whether to widen the filter if the axis shrinks.
-        block_sizes: numbers of outputs that a block may have, ascending; the cheapest is chosen.
-
-    Returns:
-        The first and the last (exclusive) input pixel that the outputs read, and the plan for these pixels.
-    """
-    first, last = _inputs_that_matter(extent, size, low, high, name, antialias)
-    return first, last, _plan(last - first, size, low - first, high - first, name, antialias, block_sizes)
-
-
-def plan_taps(
-    extent: int, size: int, low: float, high: float, name: str, antialias: bool
-) -> tuple[int, int, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Plan the resampling of one axis, output by output.
-
-    Args:
-        extent: number of input pixels, as in `plan_axis`.
-        size: number of outputs.
-        low: begin of the first output's window.
-        high: end of the last output's window.
-        name: name of the filter.
         antialias: whether to widen the filter if the axis shrinks.
 
     Returns:
@@ -178,34 +123,6 @@ def _compact_taps(
     return first.astype(np.int32), flat.reshape(size, taps).astype(np.float32)
 
 
-@lru_cache(maxsize=4096)
-def _plan(
-    extent: int, size: int, low: float, high: float, name: str, antialias: bool, block_sizes: tuple[int, ...]
-) -> AxisPlan:
-    indices, weights = _taps(extent, size, low, high, name, antialias)
-    keep = weights != 0
-    used, ends = _bounds(indices, keep, extent)
-    rows, start, step, taps = _choose_blocks(size, used, ends, block_sizes)
-    blocks = -(-size // rows)
-    block = np.arange(size) // rows
-    cells = (np.arange(size)[:, None] * taps) + indices - (start + block * step)[:, None]
-    flat = np.bincount(cells[keep], weights[keep], blocks * rows * taps)
-    dense = flat.reshape(blocks, rows, taps).astype(np.float32)
-    starts = (start, start + (blocks - 1) * step)
-    return AxisPlan(
-        size=size,
-        start=start,
-        step=step,
-        before=max(0, -min(starts)),
-        after=max(0, max(starts) + taps - extent),
-        weights=dense,
-        transposed=np.ascontiguousarray(dense.transpose(0, 2, 1)),
-        blocks=blocks,
-        rows=rows,
-        taps=taps,
-    )
-
-
 def _taps(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[Integers, Floats]:
     """Return the input index and the weight of every tap of every output, both of shape (size, taps)."""
     scale = (high - low) / size
@@ -225,31 +142,6 @@ def _bounds(indices: Integers, keep: npt.NDArray[np.bool_], extent: int) -> tupl
     return np.where(keep, indices, extent).min(axis=1), np.where(keep, indices + 1, 0).max(axis=1)
 
 
-def _choose_blocks(
-    size: int, used: Integers, ends: Integers, block_sizes: tuple[int, ...]
-) -> tuple[int, int, int, int]:
-    """Return the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
-    best: tuple[int, int, int, int] | None = None
-    best_cost = math.inf
-    for rows in block_sizes:
-        if rows > size and best is not None:
-            break
-        rows = min(rows, size)
-        heads = np.arange(0, size, rows)
-        # Over all outputs of a block: if a weight is exactly 0, an inner output may reach further than an outer one.
-        lowest, highest = np.minimum.reduceat(used, heads), np.maximum.reduceat(ends, heads)
-        step = round((lowest[-1] - lowest[0]) / max(1, len(heads) - 1))
-        drift = step * np.arange(len(heads))
-        start = int((lowest - drift).min())
-        taps = int((highest - drift).max()) - start
-        cost = len(heads) * (rows * taps + _BLOCK_OVERHEAD)
-        if cost < best_cost:
-            best, best_cost = (rows, start, step, taps), cost
-    if best is None:
-        raise ValueError("an axis needs at least one output")
-    return best
-
-
 @lru_cache(maxsize=4096)
 def nearest_indices(extent: int, size: int, low: float, high: float, accumulate: bool) -> npt.NDArray[np.intp]:
     """Return the input index of each output of nearest-neighbor resampling.
@@ -259,8 +151,8 @@ def nearest_indices(extent: int, size: int, low: float, high: float, accumulate:
     Args:
         extent: number of input pixels.
         size: number of outputs.
-        low: as in `plan_axis`.
-        high: as in `plan_axis`.
+        low: as in `plan_taps`.
+        high: as in `plan_taps`.
         accumulate: whether to accumulate positions, as DALI does for rows, instead of multiplying, as for columns.
     """
     begin, end = np.float32(low), np.float32(high)

@@ -95,10 +95,36 @@ def test_nearest_warps_are_the_same(
         ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8), bytes(47), b"")),
         ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8), bytes(48), bytes(2))),
         ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 2), np.uint8), bytes(48), b"")),
-        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes([2, 0, 0, 0]), bytes(4))),
-        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes(4), b"\xff" * 4)),
-        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 2, 3), np.uint8), bytes(4), bytes(4))),
-        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 1), np.uint8), bytes(4), bytes(4))),
+        (
+            "take",
+            (
+                np.zeros((1, 2, 2, 3), np.uint8),
+                np.zeros((1, 1, 1, 3), np.uint8),
+                bytes(4),
+                bytes([2, 0, 0, 0]),
+                bytes(4),
+            ),
+        ),
+        ("take", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 1, 1, 3), np.uint8), bytes(4), bytes(4), b"\xff" * 4)),
+        ("take", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 1, 2, 3), np.uint8), bytes(4), bytes(4), bytes(4))),
+        ("take", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 1, 1, 1), np.uint8), bytes(4), bytes(4), bytes(4))),
+        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 1, 3), np.uint8), *[bytes(4)] * 3)),
+        ("resample_floats", (np.zeros((1, 2, 2, 3), np.int32), np.zeros((1, 1, 1, 3), np.uint8), *[bytes(4)] * 6)),
+        (
+            "resample_floats",
+            (np.zeros((2, 2, 2, 3), np.uint8), np.zeros((1, 1, 1, 3), np.uint8), b"", b"", *[bytes(4)] * 4),
+        ),
+        ("resample_floats", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 1, 1, 2), np.uint8), *[bytes(4)] * 6)),
+        (
+            "resample_floats",
+            (
+                np.zeros((1, 2, 2, 3), np.uint8),
+                np.zeros((1, 1, 1, 3), np.uint8),
+                *[bytes(4)] * 4,
+                bytes([2, 0, 0, 0]),
+                bytes(4),
+            ),
+        ),
     ],
 )
 def test_arguments_that_do_not_fit_are_errors(name: str, arguments: tuple[object, ...]) -> None:

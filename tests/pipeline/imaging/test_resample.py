@@ -155,13 +155,25 @@ def test_shapes_and_regions_agree_with_the_definition(data: st.DataObject) -> No
     np.testing.assert_allclose(found, expected, atol=1e-4 if dtype == np.float32 else 0.6 if dtype != np.uint8 else 1.0)
 
 
-def test_strips_and_slabs_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = noise(300, 210, 3, np.float32)
-    whole = [resize(image, size) for size in ((70, 61), (400, 300))]
-    monkeypatch.setattr(resample, "_STRIP", 20_000)
-    monkeypatch.setattr(resample, "_SINGLE_THREAD_PRODUCT", 2_000)
-    for expected in whole:
-        np.testing.assert_allclose(resize(image, expected.shape[:2]), expected, atol=1e-6)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.float32, np.int32, np.float16])
+@pytest.mark.parametrize("shape", [(9, 21, 17, 1), (4, 30, 11, 3), (1, 12, 9, 5)])
+@pytest.mark.parametrize("interp", ["nearest", "linear", "cubic"])
+def test_volumes_are_resized_along_one_axis_after_the_other(
+    dtype: Any, shape: tuple[int, ...], interp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = (np.random.default_rng(0).random(shape) * 200).astype(dtype)
+    size, region = (5, 13, 22), (0.3, 20.0, -1.5, shape[0] - 0.5, 1.0, shape[2] + 0.5)
+    made = resize(volume, size, region=region, interp=interp)
+    between = np.stack([resize(each, size[1:], region=(20.0, -1.5, 1.0, shape[2] + 0.5), interp=interp,
+                               dtype=np.float32) for each in volume])  # fmt: skip
+    column = between.reshape(shape[0], 1, -1)
+    depth = resize(column, (size[0], 1), region=(0.3, 0.0, shape[0] - 0.5, 1.0), interp=interp)
+    tolerance = 2e-3 if np.dtype(dtype).kind == "f" else 0.501
+    np.testing.assert_allclose(made, depth.reshape(made.shape), atol=0.2 if dtype == np.float16 else tolerance)
+    monkeypatch.setattr(resample, "compiled", None)
+    without = resize(volume, size, region=region, interp=interp)
+    assert without.dtype == made.dtype
+    np.testing.assert_allclose(made, without, atol=0.2 if dtype == np.float16 else 1e-4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(12, 9), (12, 9, 1), (12, 9, 2, 3)])

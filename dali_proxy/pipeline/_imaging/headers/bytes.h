@@ -111,42 +111,64 @@ static PyObject *count_bytes_call(PyObject *module, PyObject *arguments) {
     return result;
 }
 
+/* Copy the pixels of a slice; usual sizes are constants, for the compiler. */
+static void take_slice(const char *from, Py_ssize_t stride, const int32_t *rows, Py_ssize_t height,
+                       const int32_t *columns, Py_ssize_t width, Py_ssize_t size, char *to) {
+    for (Py_ssize_t y = 0; y < height; y++, to += width * size) {
+        const char *row = from + rows[y] * stride;
+        switch (size) {
+        case 1: take_pixels(row, columns, width, 1, to); break;
+        case 2: take_pixels(row, columns, width, 2, to); break;
+        case 3: take_pixels(row, columns, width, 3, to); break;
+        case 4: take_pixels(row, columns, width, 4, to); break;
+        case 6: take_pixels(row, columns, width, 6, to); break;
+        case 12: take_pixels(row, columns, width, 12, to); break;
+        default: take_pixels(row, columns, width, size, to);
+        }
+    }
+}
+
+/* Return whether indices choose `size` of `extent` elements. */
+static int are_indices(const Py_buffer *indices, Py_ssize_t size, Py_ssize_t extent) {
+    const int32_t *found = indices->buf;
+    int fits = indices->len == size * (Py_ssize_t)sizeof(int32_t);
+    for (Py_ssize_t i = 0; fits && i < size; i++) fits = found[i] >= 0 && found[i] < extent;
+    return fits;
+}
+
 PyDoc_STRVAR(take_doc,
-             "take(source, target, rows, columns)\n--\n\n"
-             "Copy the pixels at int32 rows and columns of uint8 (h, w, c), rows of adjacent pixels, into uint8\n"
-             "(rows, columns, c) of the same kind.");
+             "take(source, target, slices, rows, columns)\n--\n\n"
+             "Copy the pixels at int32 slices, rows and columns of uint8 (d, h, w, bytes), rows of adjacent pixels, into\n"
+             "C-contiguous uint8 (slices, rows, columns, bytes).");
 
 static PyObject *take_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
-    Py_buffer rows, columns, source_view, target_view;
-    Image source, target;
-    if (!PyArg_ParseTuple(arguments, "OOy*y*", &from, &to, &rows, &columns)) return NULL;
-    if (borrow_both(from, &source_view, &source, to, 'B', &target_view, &target) < 0) goto release_indices;
-    const int32_t *y = rows.buf, *x = columns.buf;
-    Py_ssize_t height = target.shape[0], width = target.shape[1], channels = source.shape[2];
-    int fits = check_images(&source, &target) == 0 && rows.len == height * (Py_ssize_t)sizeof(int32_t) &&
-               columns.len == width * (Py_ssize_t)sizeof(int32_t) &&
-               (target.strides[2] == 1 || channels == 1) && (target.strides[1] == channels || width == 1);
-    for (Py_ssize_t i = 0; fits && i < height; i++) fits = y[i] >= 0 && y[i] < source.shape[0];
-    for (Py_ssize_t i = 0; fits && i < width; i++) fits = x[i] >= 0 && x[i] < source.shape[1];
+    Py_buffer slices, rows, columns, source, target;
+    if (!PyArg_ParseTuple(arguments, "OOy*y*y*", &from, &to, &slices, &rows, &columns)) return NULL;
+    if (PyObject_GetBuffer(from, &source, PyBUF_STRIDES) < 0) goto release_indices;
+    if (PyObject_GetBuffer(to, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) goto release_source;
+    int fits = source.ndim == 4 && target.ndim == 4 && source.itemsize == 1 && target.itemsize == 1;
+    const Py_ssize_t size = fits ? source.shape[3] : 0;
+    fits = fits && target.shape[3] == size && (source.strides[3] == 1 || size == 1) &&
+           (source.strides[2] == size || source.shape[2] == 1) &&
+           are_indices(&slices, target.shape[0], source.shape[0]) &&
+           are_indices(&rows, target.shape[1], source.shape[1]) &&
+           are_indices(&columns, target.shape[2], source.shape[2]);
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the rows or columns don't fit the image or the result");
-        goto release_images;
+        PyErr_SetString(PyExc_ValueError, "the slices, rows or columns don't fit the image or the result");
+        goto release_target;
     }
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < height; i++) {
-        const char *row = source.data + y[i] * source.strides[0];
-        char *line = target.data + i * target.strides[0];
-        if (channels == 3) /* a constant, for the compiler */
-            take_pixels(row, x, width, 3, line);
-        else
-            take_pixels(row, x, width, channels, line);
-    }
+    for (Py_ssize_t z = 0; z < target.shape[0]; z++)
+        take_slice((char *)source.buf + ((int32_t *)slices.buf)[z] * source.strides[0], source.strides[1], rows.buf,
+                   target.shape[1], columns.buf, target.shape[2], size, (char *)target.buf + z * target.strides[0]);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
-release_images:
-    RELEASE(&source_view, &target_view);
+release_target:
+    PyBuffer_Release(&target);
+release_source:
+    PyBuffer_Release(&source);
 release_indices:
-    RELEASE(&rows, &columns);
+    RELEASE(&slices, &rows, &columns);
     return result;
 }

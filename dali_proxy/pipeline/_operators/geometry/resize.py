@@ -229,15 +229,12 @@ class ResizeCpu(SampleOperator[_State]):
         }
         if axes.first == 0 and len(extents) == 2:
             options["planar"] = self.inner
-            result = _resize_plane(image, resized, dtype, out, options)
+            result = _resize(image, resized, dtype, out, options)
         else:
             if out is None:
                 out = np.empty(axes.resized(image.shape, resized.size), dtype)
             for index in np.ndindex(*image.shape[: axes.first]):
-                if len(extents) == 2:
-                    _resize_plane(image[index], resized, dtype, out[index], options)
-                else:
-                    _resize_volume(image[index], resized, out[index], options)
+                _resize(image[index], resized, dtype, out[index], options)
             result = out
         return (result, np.array(extents, np.int32)) if state.attributes else result
 
@@ -248,28 +245,9 @@ def _known_size(known: Extents | None, ndim: int, axes: _Axes, geometry: Geometr
     return (*shape[: axes.first], *size, *shape[axes.end :])
 
 
-def _resize_plane(
-    image: Array, resized: Resized, dtype: np.dtype[Any], out: Array | None, options: dict[str, Any]
-) -> Array:
-    height, width = resized.size
-    region = None
-    if not resized.whole:
-        (y0, x0), (y1, x1) = resized.low, resized.high
-        region = y0, x0, y1, x1
-    return imaging.resize(image, (height, width), region=region, dtype=dtype, out=out, **options)
-
-
-def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[str, Any]) -> None:
-    """Resize each slice, then the depth, as an image one pixel wide whose channels are whole slices."""
-    depth, height, width = resized.size
-    between = np.empty((volume.shape[0], height, width, *volume.shape[3:]), np.float32)
-    plane = Resized((height, width), resized.low[1:], resized.high[1:], resized.whole)
-    for index in range(volume.shape[0]):
-        _resize_plane(volume[index], plane, between.dtype, between[index], options)
-    column = between.reshape(between.shape[0], 1, -1)
-    region = (resized.low[0], 0.0, resized.high[0], 1.0)
-    resized_column = imaging.resize(column, (depth, 1), region=region, dtype=out.dtype, **options)
-    np.copyto(out, resized_column.reshape(out.shape))
+def _resize(image: Array, resized: Resized, dtype: np.dtype[Any], out: Array | None, options: dict[str, Any]) -> Array:
+    region = None if resized.whole else (*resized.low, *resized.high)
+    return imaging.resize(image, resized.size, region=region, dtype=dtype, out=out, **options)
 
 
 @implements(RESIZE, "gpu")

@@ -21,7 +21,7 @@ class PositionStream(io.RawIOBase):
 
     @abstractmethod
     def pread(self, count: int, position: int) -> bytes:
-        """Return so many bytes from a position on; fewer only at the end."""
+        """Return at most so many bytes from a position on; none only at the end."""
 
     def readable(self) -> bool:
         return True

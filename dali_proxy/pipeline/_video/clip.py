@@ -74,6 +74,7 @@ class Clip:
         self._index: FrameIndex | None = None
         self._encoding: Encoding | None = None  # known with the index
         self._header_count: int | None = None  # number of frames in the header; 0 if unreliable
+        self._context: Any = None  # codec context for the packets of `table`, until a decoder takes it
         #: The packets of a local MP4, to read exactly the bytes of a group; known with the index.
         self.table: PacketTable | None = None
         self._stamped = False  # whether the container stores time stamps of packets; known with the index
@@ -171,6 +172,28 @@ class Clip:
         context.thread_count = 1
         return container, stream, context
 
+    def context(self, contexts: Contexts | None = None) -> Any:
+        """Return a codec context for the packets of `table`. The caller drops it, or returns it to `contexts`.
+
+        Args:
+            contexts: codec contexts of other videos, to reuse one with the same encoding.
+
+        Raises:
+            DeviceError: NVDEC can't be used.
+        """
+        with self._lock:
+            context, self._context = self._context, None
+        if context is not None and self.decoded_by is None:
+            return context
+        context = contexts.take(self.encoding) if contexts is not None else None
+        if context is None and self.decoded_by is None:
+            with self._opened_hollow() as (_, _, stream):
+                context = stream.codec_context
+        elif context is None:
+            container, _, context = self.open()
+            container.close()
+        return context
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Convert errors of PyAV, and our own, into errors that name the video."""
@@ -197,7 +220,7 @@ class Clip:
         if not probe:  # FFmpeg would read on until its decoder knows all parameters
             options["options"].update(skip_frame="all", analyzeduration="1")
         if file is not None:
-            options["options"].update(fflags="noparse", analyzeduration="1")
+            options["options"].update(fflags="noparse")
         with self._opened() if file is None else nullcontext(file) as source:
             try:
                 size = _FROM_MEMORY if file is None else _FROM_HEADER
@@ -241,6 +264,16 @@ class Clip:
                 return
             with self._descriptor(source) as descriptor:
                 yield f"file:/proc/self/fd/{descriptor}"  # another file may get its name at any time
+
+    @contextmanager
+    def _opened_hollow(self) -> Iterator[tuple[HollowFile, Any, Any]]:
+        """Yield the requested version of a local file as a stream, with its PyAV container and video stream."""
+        assert isinstance(self._source, str)
+        with self._descriptor(local_path(self._source)) as descriptor:
+            file = HollowFile(descriptor)
+            container, stream = self._open(file=file)
+            with container:
+                yield file, container, stream
 
     @contextmanager
     def _descriptor(self, path: str) -> Iterator[int]:
@@ -314,21 +347,17 @@ class Clip:
         FFmpeg's parsers, which need the data, may find key frames that the header doesn't list. If it lists all frames
         as key frames, it may lack the list, so only the parsers know them.
         """
-        assert isinstance(self._source, str)
-        with self._descriptor(local_path(self._source)) as descriptor:
-            if os.pread(descriptor, 4, 4) != b"ftyp":
+        try:
+            if self.read(8, 0)[4:] != b"ftyp":
                 return None
-            try:
-                file = HollowFile(descriptor)
-                container, stream = self._open(file=file)
-                with container:
-                    entries = (entry for each in container.streams for entry in each.index_entries)
-                    file.leave_out((entry.pos, entry.size) for entry in entries)
-                    index = self._index_packets(container, stream)
-            except PipelineError:  # reading the data raises it again, or succeeds
-                return None
-            except self.decoding_errors:
-                return None
+            with self._opened_hollow() as (file, container, stream):
+                entries = (entry for each in container.streams for entry in each.index_entries)
+                file.leave_out((entry.pos, entry.size) for entry in entries)
+                index = self._index_packets(container, stream)
+        except PipelineError:  # reading the data raises it again, or succeeds
+            return None
+        except self.decoding_errors:
+            return None
         return None if index is None or index.keys[0] != 0 or len(index.keys) == len(index) else index
 
     def _index_packets(self, container: Any, stream: Any) -> FrameIndex | None:
@@ -346,6 +375,7 @@ class Clip:
         self.table = None
         if has_table and index is not None and index.keys[0] == 0:
             self.table = PacketTable.from_packets(rows, index, self.read)
+        self._context = None if self.table is None else decoder
         return index
 
     def _without_orphans(self, index: FrameIndex) -> FrameIndex:

@@ -85,6 +85,8 @@ class Decoder:
             if key is None:
                 self.close()
                 self._open(None)
+                if self.clip.table is not None:
+                    self._seek(0)
             elif not self._seek(key):
                 continue
             found = self._decode_up_to(frame)
@@ -105,15 +107,13 @@ class Decoder:
         self._frames = iter(())
         self.next = len(self._index)
         if self.clip.table is not None:
-            self._context = None if contexts is None else contexts.take(self.clip.encoding)
-            if self._context is not None:
-                self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
-                return
-        self._container, self._stream, self._context = self.clip.open(contexts)
+            self._context = self.clip.context(contexts)
+        else:
+            self._container, self._stream, self._context = self.clip.open(contexts)
+            self._frames = self._decode_packets(self._container.demux(self._stream))
+            self.next = 0
         if self._index.seekable:
             self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
-        self._frames = self._decode_packets(self._container.demux(self._stream))
-        self.next = 0
 
     def _seek(self, key: int) -> bool:
         """Seek to a key frame, or to an earlier one; return whether it succeeded."""

@@ -9,9 +9,14 @@ import numpy as np
 
 from dali_proxy.pipeline._remote.position_stream import PositionStream
 
+_PIECE = 1 << 12  # bytes to read at a time
+
 
 class HollowFile(PositionStream):
     """A stream over a file, in which ranges read as zeros, without reading them from the file.
+
+    FFmpeg asks for much more than it needs, and for the same bytes again after a seek. The stream returns fewer bytes,
+    and keeps what it has read.
 
     Args:
         descriptor: descriptor of the file; it must stay open.
@@ -21,6 +26,7 @@ class HollowFile(PositionStream):
         super().__init__(os.fstat(descriptor).st_size)
         self._descriptor = descriptor
         self._begins = self._ends = np.empty(0, np.int64)
+        self._pieces: dict[int, bytes] = {}
 
     def leave_out(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Read ranges as zeros from now on.
@@ -35,18 +41,14 @@ class HollowFile(PositionStream):
         self._ends = ends[np.append(np.flatnonzero(first)[1:] - 1, len(ends) - 1)] if len(ends) else ends
 
     def pread(self, count: int, position: int) -> bytes:
-        begin, end = position, max(position, min(position + count, self._size))
-        content = bytearray(end - begin)
-        while begin < end:
-            within = int(np.searchsorted(self._begins, begin, "right")) - 1
-            if within >= 0 and begin < self._ends[within]:
-                begin = int(self._ends[within])
-                continue
-            following = int(self._begins[within + 1]) if within + 1 < len(self._begins) else end
-            part = os.pread(self._descriptor, min(following, end) - begin, begin)
-            content[begin - position : begin - position + len(part)] = part
-            begin += len(part)
-            if not part:  # the file has become shorter
-                del content[begin - position :]
-                break
-        return bytes(content)
+        end = min(position + count, self._size)
+        within = int(np.searchsorted(self._begins, position, "right")) - 1
+        if within >= 0 and position < self._ends[within]:
+            return bytes(max(min(end, int(self._ends[within])) - position, 0))
+        if within + 1 < len(self._begins):
+            end = min(end, int(self._begins[within + 1]))
+        number, offset = divmod(position, _PIECE)
+        piece = self._pieces.get(number)
+        if piece is None:
+            piece = self._pieces[number] = os.pread(self._descriptor, _PIECE, number * _PIECE)
+        return piece[offset : offset + max(end - position, 0)]

@@ -112,6 +112,7 @@ class Host:
         self._client_numbers = itertools.count(1)
         self._clients: dict[Channel, Worker | Consumer | Monitor | None] = {}
         self._doors: dict[Channel, _Door] = {}
+        self._paths = {options.path}  # of the jobs' sockets
         self.server = ChannelServer(
             CODEC,
             on_message=self._receive,
@@ -119,7 +120,7 @@ class Host:
             farewell=lambda error: Goodbye(clip(f"it ended this connection: {error}")),
         )
         try:
-            self.admit(options.path, options.key)
+            self._listen(options.path, options.key)
         except BaseException:
             self.server.close()
             raise
@@ -173,7 +174,7 @@ class Host:
         self.server.call_soon(partial(self._say_goodbye, reason))
 
     def admit(self, path: str, key: bytes) -> None:
-        """Let the processes of another job connect. Call this on the host's thread, or before `run`.
+        """Let the processes of another job connect. Call this on the host's thread.
 
         Args:
             path: path of their socket; its folder exists.
@@ -182,11 +183,18 @@ class Host:
         Raises:
             IPCError: the socket can't be created.
         """
+        self._listen(path, key)
+        self._paths.add(path)
+        self._runner.note_jobs(len(self._paths))
+
+    def _listen(self, path: str, key: bytes) -> None:
         self.server.listen(path, key, partial(self._open, _Door(path)))
         self.server.listen(monitor_path(path), MONITOR_KEY, self._open_monitor)
 
     def dismiss(self, path: str, reason: str) -> None:
         """End the connections of a job's processes; see `admit`. Other jobs continue."""
+        self._paths.discard(path)
+        self._runner.note_jobs(len(self._paths))
         for each in (path, monitor_path(path)):
             self.server.stop_listening(each)
         for channel in [channel for channel, door in self._doors.items() if door.path == path]:

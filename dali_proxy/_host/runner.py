@@ -83,6 +83,7 @@ class HostRunner:
     ) -> None:
         self.workers: dict[int, Worker] = {}
         self.consumers: set[Consumer] = set()
+        self._jobs = 1
         self.variant = variant
         self.trace: HostTrace | None = None
         self.on_outputs: Callable[[Request, Sequence[TensorList]], None] | None = None
@@ -141,7 +142,7 @@ class HostRunner:
         for batch in request.inputs.values():
             request.bytes_in += batch.nbytes
         self._totals.bytes_in += request.bytes_in
-        may_be_equal = self._shares and request.session and (len(self.consumers) > 1 or self._sharing.known)
+        may_be_equal = self._shares and request.session and (self._most_consumers > 1 or self._sharing.known)
         if may_be_equal and self._follows(request):
             return
         self._enqueue(request)
@@ -155,12 +156,18 @@ class HostRunner:
 
     # Equal requests ---------------------------------------------------------------------------------------------
 
+    def note_jobs(self, count: int) -> None:
+        """Note the number of jobs whose processes may connect: the first batches of one are kept for the others."""
+        self._jobs = count
+        if self._is_unused():
+            self._sharing.clear()
+
     def _follows(self, request: Request) -> bool:
         """Return whether a request gets the result of an equal one, now or when that is done."""
         variant = self.variant
         if self._measured is not None or variant.order is not None or variant.executor.device_id is not None:
             return False  # a leader might be held; results come in order; results aren't on the CPU
-        shared = request.shared = self._sharing.find(request, len(self.consumers))
+        shared = request.shared = self._sharing.find(request, self._most_consumers)
         if shared is None or shared.leader is request:
             return False
         if shared.outputs is not None and shared.leader.state in (State.DONE, State.GONE):
@@ -170,9 +177,14 @@ class HostRunner:
             shared.followers.append(request)
         return True
 
+    @property
+    def _most_consumers(self) -> int:
+        """Number of processes that fetch results, or will soon: a job's process connects when its loop begins."""
+        return max(len(self.consumers), self._jobs)
+
     def _is_unused(self) -> bool:
         """Return whether no iterator is open, and at most one process could open one."""
-        return not self._sessions and len(self.consumers) < 2
+        return not self._sessions and self._most_consumers < 2
 
     def _copy(self, request: Request, shared: Shared) -> None:
         """Finish a request with a copy of the results of an equal one."""
@@ -186,7 +198,7 @@ class HostRunner:
             staged = request.variant.stage(shared.outputs, request.key)
         except Exception as failed:  # noqa: BLE001  # no memory is left, for example
             error = failed
-        self._sharing.use(shared, len(self.consumers))
+        self._sharing.use(shared, self._most_consumers)
         self._finish(request, staged, error)
 
     def _lead(self, request: Request, failed: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dali_proxy.pipeline._bulk.gather import copy_ranges
+from dali_proxy.pipeline._cache.claims import Claim
 from dali_proxy.pipeline._cache.disk_tier import DiskTier
 from dali_proxy.pipeline._cache.keys import describe_software
 from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part
@@ -76,6 +77,7 @@ class ValueCache:
         self._memory = MemoryTier(limit)
         self.pages = PagesAhead(self._memory.array)
         self._disk = disk
+        self._claims: dict[bytes, Claim] = {}
         self._counters = CacheCounters()
         self.seed = secrets.randbits(64) if disk is None else disk.seed
         self.software = b"" if disk is None else describe_software()
@@ -118,6 +120,62 @@ class ValueCache:
             self._counters.hits += hits
             self._counters.misses += len(found) - hits
             self._counters.loaded += loaded
+        return found
+
+    def claim(self, keys: Sequence[bytes]) -> tuple[Claim, list[Entry | Claim | None]]:
+        """Claim values that the cache doesn't have. `end` must follow.
+
+        Args:
+            keys: keys of these values.
+
+        Returns:
+            The claim, and for each key: None if the caller must compute the value, the claim of the batch that does,
+            or the entry that the cache has by now.
+        """
+        own = Claim()
+        found: list[Entry | Claim | None] = []
+        with self._lock:
+            for key, entry in zip(keys, self._memory.peek(keys), strict=True):
+                holder = self._claims.get(key)
+                if entry is None and holder is None:
+                    self._claims[key] = own
+                    own.keys.append(key)
+                elif entry is None and holder is not None:
+                    holder.wanted.add(key)
+                found.append(entry or holder)
+        return own, found
+
+    def end(self, claim: Claim, results: Sequence[TensorListCPU] = ()) -> None:
+        """Let those continue that wait for a claim, and others claim its keys. Any thread may call this, several times.
+
+        Args:
+            claim: the claim.
+            results: the arrays of its values, a batch for each result of a part; empty if they couldn't be computed.
+        """
+        with self._lock:
+            for key in claim.keys:
+                if self._claims.get(key) is claim:
+                    del self._claims[key]
+            wanted = [
+                number for number, key in enumerate(claim.keys) if key in claim.wanted and key not in self._memory
+            ]
+        for number in wanted if results else ():
+            arrays = [np.array(each.samples[number]) for each in results]  # copies: their memory may be reused
+            claim.handed[claim.keys[number]] = _entry(arrays, [each.layout() for each in results])
+        claim.ended.set()
+
+    def wait(self, keys: Sequence[bytes], claims: Sequence[Entry | Claim]) -> list[Entry | None]:
+        """Return the entry of each key when the claims have ended that `claim` has returned; None if one has failed."""
+        for each in claims:
+            if isinstance(each, Claim):
+                each.ended.wait()
+        with self._lock:
+            found = self._memory.peek(keys)
+            for number, (key, each) in enumerate(zip(keys, claims, strict=True)):
+                found[number] = (each.handed.get(key) if isinstance(each, Claim) else each) or found[number]
+            late = len(found) - found.count(None)
+            self._counters.hits += late
+            self._counters.misses -= late
         return found
 
     def reserve(self, keys: Sequence[bytes], sizes: Sequence[Sequence[int]]) -> list[list[Block] | None]:
@@ -213,9 +271,7 @@ class ValueCache:
             for number in missing[begin:end]:
                 value = disk.load(keys[number])
                 if value is not None:
-                    arrays, layouts = value
-                    parts = tuple([Part(each, each.ctypes.data, each.dtype, each.shape) for each in arrays])
-                    found[number] = Entry(parts, layouts, 0)
+                    found[number] = _entry(*value)
 
         if pool is None:
             load(0, len(missing))
@@ -247,6 +303,11 @@ class ValueCache:
         self.pages.close()
         if self._disk is not None:
             self._disk.close()
+
+
+def _entry(arrays: Sequence[Array], layouts: Sequence[str]) -> Entry:
+    """Return a value in memory of its own."""
+    return Entry(tuple([Part(each, each.ctypes.data, each.dtype, each.shape) for each in arrays]), tuple(layouts), 0)
 
 
 def contiguous(batch: TensorListCPU) -> TensorListCPU:

@@ -302,6 +302,8 @@ class Executor:
                 for threads in (getattr(self, "_pool", None), *reversed(self._queues.values())):
                     if threads is not None:
                         ends.callback(threads.close)
+            for step in self.program.cached if hasattr(self, "program") else ():
+                ends.callback(step.release_claims)  # first: other executors needn't wait for what may never end
 
     def __enter__(self) -> Executor:
         return self

@@ -38,6 +38,7 @@ class Program:
         phases: the steps, by number of the phase.
         takes_inputs: whether a phase only takes fed data, by its number: that needs no other thread.
         fast_paths: failures of steps that run several operators as one.
+        cached: the steps whose results a cache may have.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Program:
                 steps = _steps(scope, fuse, cache)
                 dead = plan.dead_after.get((number, position), ()) if phase.device == "cpu" else ()
                 self.phases[-1].append(Steps(planned, steps, dead, scope.notes))
+        every = [step for steps in self.phases for each in steps for step in each.steps]
+        self.cached = [step for step in every if isinstance(step, CachedStep)]
         self.takes_inputs = [
             phase.device == "cpu" and all(isinstance(each, FedInput) for step in steps for each in step.steps)
             for phase, steps in zip(plan.phases, self.phases, strict=True)

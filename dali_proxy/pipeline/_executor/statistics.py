@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._compiler.plan import Phase, Plan
+from dali_proxy.pipeline._compiler.plan import PartStep, Phase, Plan
 from dali_proxy.pipeline._compiler.steps.step import Steps
 from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, Costs
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
@@ -266,7 +266,9 @@ class PhaseCosts:
 
 
 def _may_wait(phase: Phase, operators: Mapping[int, Any]) -> bool:
-    """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
+    """Return whether a phase may wait for files, the user's code, a decoder, the GPU, or values of the cache."""
+    if any(isinstance(step, PartStep) for step in phase.steps):
+        return True
     nodes = [node for step in phase.steps for node in step.nodes]
     if phase.device == "mixed" and any(node.schema.role is not Role.COPY_TO_GPU for node in nodes):
         return True

@@ -167,6 +167,15 @@ class Jpegs(IndexDataset):
         return self.transform(jpeg(index)), index
 
 
+def test_batches_of_a_job_are_kept_for_one_that_has_not_begun() -> None:
+    with (
+        DALIServer(noisy(), name="shared") as first,
+        DALIServer(noisy(), name="shared", attach=True) as second,
+    ):
+        assert epoch(first) == epoch(second) == expected()
+        assert second.stats().shared == 10
+
+
 def test_counters_are_those_of_the_job() -> None:
     with DALIServer(noisy(), name="shared") as first, attach("shared", seed=8) as second:
         epoch(first)

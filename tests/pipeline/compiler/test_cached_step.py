@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from dali_proxy.pipeline._cache import value_cache
@@ -19,14 +18,7 @@ from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
 from dali_proxy.pipeline._operators.geometry.resize import ResizeCpu
 from pipeline import Pipeline, fn, types
 from pipeline.errors import OperatorError
-
-Samples = Sequence[npt.NDArray[np.uint8]]
-BATCH = 8
-
-
-@pytest.fixture(scope="module")
-def encoded(jpeg_folder: Path) -> Samples:
-    return [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))]
+from tests.pipeline.compiler.cached_runs import BATCH, Run, Samples, check_equal, crops
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +30,6 @@ def large(encoded: Samples) -> Samples:
     exif = b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
     turned = np.frombuffer(files[5][:2].tobytes() + exif + files[5][2:].tobytes(), np.uint8)
     return [*files, turned, cv2.imencode(".png", pixels[1][:, :, :1])[1].ravel()]
-
-
-def crops(data: Any) -> Any:
-    return fn.random_resized_crop(fn.decoders.image(data), size=(32, 32))
 
 
 def resized(data: Any) -> Any:
@@ -61,60 +49,6 @@ def resized_and_whole(data: Any) -> Any:
 
 def two_sources(data: Any) -> Any:
     return fn.resize(fn.decoders.image(data), size=fn.external_source(name="size"))
-
-
-class Run:
-    """A pipeline that counts the samples that it decodes."""
-
-    def __init__(
-        self,
-        describe: Callable[[Any], Any],
-        cache: Any = "100MB",
-        shared: ValueCache | None = None,
-        **others: int,
-    ) -> None:
-        arguments: dict[str, Any] = {
-            "batch_size": BATCH,
-            "num_threads": 2,
-            "device_id": None,
-            "seed": 3,
-            "cache": cache,
-        }
-        self.pipe = Pipeline(**{**arguments, **others})
-        self.pipe._internals.cache = shared
-        with self.pipe:
-            outputs = describe(fn.external_source(name="data"))
-            self.pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
-        self.pipe.build()
-
-    def epochs(self, samples: Samples, epochs: int = 3) -> list[Any]:
-        """Return all results of shuffled epochs."""
-        results = []
-        for epoch in range(epochs):
-            order = np.random.default_rng(epoch).permutation(len(samples)).tolist()
-            for begin in range(0, len(order), BATCH):
-                results += self.batch([samples[index] for index in order[begin : begin + BATCH]])
-        return results
-
-    def batch(self, samples: Samples) -> list[Any]:
-        inputs: dict[str, Any] = {"data": list(samples)}
-        if "size" in self.pipe._internals.graph.fed_inputs:
-            inputs["size"] = [np.array([len(sample) % 9 + 3, 7], np.float32) for sample in samples]
-        outputs = self.pipe.run(**inputs)
-        return [(output.layout(), [np.array(sample) for sample in output]) for output in outputs]
-
-    @property
-    def report(self) -> dict[str, Any]:
-        cache = self.pipe._internals.cache
-        assert cache is not None
-        return cache.report()
-
-
-def check_equal(found: list[Any], expected: list[Any]) -> None:
-    for (layout, samples), (right_layout, right_samples) in zip(found, expected, strict=True):
-        assert layout == right_layout
-        for sample, right in zip(samples, right_samples, strict=True):
-            np.testing.assert_array_equal(sample, right, strict=True)
 
 
 @pytest.mark.parametrize("describe", [crops, resized, whole, resized_and_whole, two_sources])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._bulk.gather import copy_ranges
+from dali_proxy.pipeline._cache.claims import Claim
 from dali_proxy.pipeline._cache.keys import sample_keys
 from dali_proxy.pipeline._cache.memory_tier import Entry
 from dali_proxy.pipeline._cache.value_cache import ValueCache, contiguous
@@ -23,8 +24,11 @@ from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples
 from dali_proxy.pipeline._operator_api.outputs import Outputs
+from dali_proxy.pipeline.errors import OperatorError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
+# Positions of samples, and the results of a part for them.
+_Computed = tuple[npt.NDArray[np.int64], list[TensorListCPU]]
 # Bytes of a result up to which copies cost less than arrays over the samples.
 _SMALL = 1 << 20
 
@@ -60,7 +64,8 @@ class CachedStep(Step):
         self._for_gpu, self._buffers = reading_gpu is not None, BufferPool(pin_for=reading_gpu)
         self.units = tuple([unit for step in steps for unit in step.units])
         #: Processor time in nanoseconds, and number of samples, of what was computed so far.
-        self._computed = np.zeros(2)
+        self._computed_cost = np.zeros(2)
+        self._claims: set[Claim] = set()  # of batches that run
 
     def leaves(self) -> Iterator[Step]:
         for step in self.members:
@@ -71,32 +76,68 @@ class CachedStep(Step):
         sources = _on_cpu(batch, self._sources)
         keys = sample_keys(self._key, sources, self._cache.seed, batch.pool)
         entries = self._cache.find(keys, batch.pool)
-        missing = np.array([sample for sample, entry in enumerate(entries) if entry is None], np.int64)
-        computed: list[TensorListCPU] = []
         after = before = spent()
-        if len(missing):
-            computed = self._compute_missing(batch, missing, keys, entries)
+        computed: list[_Computed] = []
+        if None in entries:
+            computed = self._compute_missing(batch, keys, entries)
             after = spent()
-        values = [
-            self._value(batch, number, edge, entries, missing, computed) for number, edge in enumerate(self._results)
-        ]
+        values = [self._value(batch, number, edge, entries, computed) for number, edge in enumerate(self._results)]
         for edge, value in zip(self._results, values, strict=True):
             if value is None:  # the samples can't be one batch
                 self._compute(batch)  # raises that
                 return
             batch.keep(edge, value)
-        nanoseconds, count = self._computed
-        hits = len(entries) - len(missing)
+        nanoseconds, count = self._computed_cost
+        hits = len(entries) - sum([len(positions) for positions, _ in computed])
         if hits:
             taken = spent().minus(after).processor + before.minus(begun).processor
             self._cache.save(hits * nanoseconds / max(count, 1) - taken * hits / len(entries))
 
-    def _compute_missing(
-        self, batch: Batch, missing: npt.NDArray[np.int64], keys: Sequence[bytes], entries: list[Entry | None]
-    ) -> list[TensorListCPU]:
+    def release_claims(self) -> None:
+        """Let others compute what running batches compute, which may never end. Any thread may call this."""
+        for claim in list(self._claims):
+            self._cache.end(claim)
+
+    def _compute_missing(self, batch: Batch, keys: Sequence[bytes], entries: list[Entry | None]) -> list[_Computed]:
+        """Compute the samples without an entry, or wait until other batches have computed them.
+
+        Return what was computed here, and set the entries of what the cache has room for.
+        """
+        missing = [sample for sample, entry in enumerate(entries) if entry is None]
+        if batch.nested:  # a function waits for it, for which others may wait
+            return [self._compute_samples(batch, missing, keys, entries)]
+        claim, found = self._cache.claim([keys[sample] for sample in missing])
+        own = [sample for sample, holder in zip(missing, found, strict=True) if holder is None]
+        others = [(sample, holder) for sample, holder in zip(missing, found, strict=True) if holder is not None]
+        computed: list[_Computed] = []
+        self._claims.add(claim)
+        try:
+            if own:
+                computed.append(self._compute_samples(batch, own, keys, entries))
+        except OperatorError:
+            self._cache.end(claim)
+            if others:  # the error names all samples that fail
+                self._compute(_Samples(batch, np.array(missing), self._sources))
+            raise
+        finally:
+            self._claims.discard(claim)
+            self._cache.end(claim, computed[0][1] if computed else ())
+        if others:
+            waited = self._cache.wait([keys[sample] for sample, _ in others], [holder for _, holder in others])
+            for (sample, _), entry in zip(others, waited, strict=True):
+                entries[sample] = entry
+            rest = [sample for sample, _ in others if entries[sample] is None]
+            if rest:  # the other batch has failed, or had an equal sample
+                computed.append(self._compute_samples(batch, rest, keys, entries))
+        return computed
+
+    def _compute_samples(
+        self, batch: Batch, samples: Sequence[int], keys: Sequence[bytes], entries: list[Entry | None]
+    ) -> _Computed:
         """Compute samples and store them. Return them, and set the entries of those that the cache has room for."""
-        part = _Samples(batch, missing, self._sources)
-        own = [keys[sample] for sample in missing.tolist()]
+        positions = np.array(samples, np.int64)
+        part = _Samples(batch, positions, self._sources)
+        own = [keys[sample] for sample in samples]
         alone = self._results[0] if len(self._results) == 1 and self._results[0] not in self._outputs else None
         placement = _Placement(self._cache, own, alone, self._buffers)
         part.place = placement.place
@@ -105,12 +146,12 @@ class CachedStep(Step):
         except BaseException:
             placement.release()
             raise
-        computed = _on_cpu(part, self._results)
-        stored = self._cache.store(own, computed, batch.pool, placement.reserved)
-        if len(missing) < len(entries) or placement.reserved is not None:
-            for sample, entry in zip(missing.tolist(), stored, strict=True):
+        results = _on_cpu(part, self._results)
+        stored = self._cache.store(own, results, batch.pool, placement.reserved)
+        if len(own) < len(entries) or placement.reserved is not None:
+            for sample, entry in zip(samples, stored, strict=True):
                 entries[sample] = entry
-        return computed
+        return positions, results
 
     def _compute(self, batch: Batch) -> None:
         begun = spent()
@@ -118,7 +159,7 @@ class CachedStep(Step):
             measured = batch.costs if len(step.units) == 1 else None  # a chain measures its operators
             with charged(measured, step.nodes[0].index):
                 step.run(batch)
-        self._computed += spent().minus(begun).processor, batch.size
+        self._computed_cost += spent().minus(begun).processor, batch.size
 
     def _value(
         self,
@@ -126,35 +167,32 @@ class CachedStep(Step):
         number: int,
         edge: Edge,
         entries: Sequence[Entry | None],
-        missing: npt.NDArray[np.int64],
-        computed: Sequence[TensorListCPU],
+        computed: Sequence[_Computed],
     ) -> TensorListCPU | None:
         """Return a result for all samples, from the cache and from what was computed.
 
         None if the samples differ in dtype, number of dimensions or layout.
         """
         found = [(sample, entry.parts[number], entry.layouts[number]) for sample, entry in enumerate(entries) if entry]
-        if not found:
-            return computed[number]
-        dtype, ndim, layout = found[0][1].dtype, len(found[0][1].shape), found[0][2]
-        if any(part.dtype != dtype or len(part.shape) != ndim or own != layout for _, part, own in found):
+        if not found and len(computed) == 1:
+            return computed[0][1][number]
+        rest = [(positions, contiguous(results[number])) for positions, results in computed]
+        kinds = {(part.dtype, len(part.shape), layout) for _, part, layout in found}
+        kinds.update([(each.table().dtype, each.table().ndim, each.layout()) for _, each in rest])
+        if len(kinds) > 1:
             return None
+        dtype, ndim, layout = kinds.pop()
         pointers, shapes = np.empty(batch.size, np.int64), np.empty((batch.size, ndim), np.int64)
-        rest: TensorListCPU | None = None
-        if computed:  # of those, some may be in the cache by now
-            rest = contiguous(computed[number])
-            table = rest.table()
-            if table.dtype != dtype or table.ndim != ndim or rest.layout() != layout:
-                return None
-            pointers[missing], shapes[missing] = table.pointers, table.shapes
+        for positions, each in rest:  # of those, some may be in the cache by now
+            pointers[positions], shapes[positions] = each.table().pointers, each.table().shapes
         samples = [sample for sample, _, _ in found]
         pointers[samples] = [part.address for _, part, _ in found]
         shapes[samples] = [part.shape for _, part, _ in found]
         table = Samples.contiguous(pointers, shapes, dtype)
         if edge not in self._outputs and table.nbytes > _SMALL:
             blocks: list[Any] = [None] * batch.size
-            if rest is not None:
-                for sample, array in zip(missing.tolist(), rest.samples, strict=True):
+            for positions, each in rest:
+                for sample, array in zip(positions.tolist(), each.samples, strict=True):
                     blocks[sample] = array.reshape(-1).view(np.uint8)
             for sample, part, _ in found:
                 blocks[sample] = self._cache.memory_of(part)

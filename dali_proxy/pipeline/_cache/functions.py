@@ -138,8 +138,10 @@ class _Walk:
 
 def _is_installed(name: str | None) -> bool:
     """Return whether a module belongs to Python or to an installed library."""
+    if name in _SCRIPTS:  # also if it runs by `python -m` from where libraries are
+        return False
     if name is None or name.partition(".")[0] in (*sys.stdlib_module_names, *sys.builtin_module_names):
-        return name not in _SCRIPTS
+        return True
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is not None and any(file.startswith(folder) for folder in _LIBRARIES)
 

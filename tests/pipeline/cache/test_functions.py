@@ -63,6 +63,12 @@ def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_functions_of_a_script_in_the_folder_of_libraries_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", np.__file__, raising=False)
+    one, other = (function_of(f"def compute(x):\n    return x + {number}") for number in (1, 2))
+    assert describe_function(one) != describe_function(other)
+
+
 def test_equal_functions_have_equal_descriptions(helper: Path) -> None:
     described = describe_function(function_of(CODE))
     assert described is not None

@@ -23,8 +23,12 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     Memory that is registered with CUDA is copied directly, with one copy per contiguous range. Other memory is first
     gathered in pinned memory, on idle threads of the CPU stage, and then sent in one copy.
     """
-    if data.dense is not None and data.dense.nbytes <= _SMALL and not data.pinned:
-        return TensorListGPU.from_dense(upload_array(batch, data.dense), data.layout())
+    if not data.pinned and data.nbytes <= _SMALL:
+        if data.dense is not None:
+            return TensorListGPU.from_dense(upload_array(batch, data.dense), data.layout())
+        packed = data.rows()
+        if packed is not None:
+            return _upload_rows(batch, *packed, data.layout())
     # Samples may be contiguous although the batch isn't: one number that is broadcast to all samples.
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
@@ -41,10 +45,24 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
 
 def upload_array(batch: Batch, array: Array) -> Any:
     """Copy one small array to the GPU through pinned memory, asynchronously on the batch's stream."""
+    return _as_array(array, _send_array(batch, array))
+
+
+def _upload_rows(batch: Batch, rows: Array, counts: Array, layout: str) -> TensorListGPU:
+    """Copy small samples that follow one another; see `TensorListCPU.rows`."""
+    memory = _send_array(batch, rows)
+    shapes = np.empty((len(counts), rows.ndim), np.int64)
+    shapes[:, 0], shapes[:, 1:] = counts, rows.shape[1:]
+    starts = memory.ptr + (np.cumsum(counts) - counts) * (rows.nbytes // max(1, len(rows)))
+    return TensorListGPU.from_table(Samples.contiguous(starts, shapes, rows.dtype), memory, memory.device_id, layout)
+
+
+def _send_array(batch: Batch, array: Array) -> Any:
+    """Copy a small array to new device memory, without gaps; return a pointer that owns it."""
     memory, host = _staging(batch, array.nbytes)
     np.ndarray(array.shape, array.dtype, host)[...] = array
     _copy(memory.ptr, host.ctypes.data, array.nbytes, batch.stream)
-    return _as_array(array, memory)
+    return memory
 
 
 def _as_array(like: Array, memory: Any) -> Any:

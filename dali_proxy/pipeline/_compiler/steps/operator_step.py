@@ -35,10 +35,11 @@ class OperatorStep(Step):
         self.operator, self.node = operator, node
         self._edges = [Edge(node.index, output) for output in range(node.output_count)]
         self._inputs = () if node.schema.merges else node.inputs
-        #: The context of the launches, for operators on the GPU. Others need no queue of launches.
-        self._kernels = kernels if node.device != "cpu" else None
-        #: The same for operators that don't only add launches to the queue.
-        self._unqueued = None if operator.traits.only_launches else self._kernels
+        on_gpu = kernels if node.device != "cpu" else None
+        #: The context of the launches, for operators on the GPU that don't only add launches to the queue; and for
+        #: others, which need the queue.
+        self._unqueued = None if operator.traits.only_launches else on_gpu
+        self._queued = on_gpu if operator.traits.only_launches or isinstance(operator, PixelOperator) else None
         self.mixes_samples = node.device != "cpu" and not operator.traits.per_sample
 
     def run(self, batch: Batch) -> None:
@@ -47,8 +48,8 @@ class OperatorStep(Step):
             return
         branch = self.batch_of(batch) if self.node.branch else batch
         if branch is not None:
-            if self._kernels is not None:
-                self._kernels.open_queue()
+            if self._queued is not None:
+                self._queued.open_queue()
             self._run(batch, branch)
 
     def _run_apart(self, batch: Batch) -> None:

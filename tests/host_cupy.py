@@ -60,6 +60,12 @@ class Array:
     def __getitem__(self, index: Any) -> Array:
         return Array.over(self._host[index])
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._host[index] = value._host if isinstance(value, Array) else value
+
+    def set(self, values: Any) -> None:
+        self._host[...] = values
+
     def reshape(self, *shape: Any) -> Array:
         return Array.over(self._host.reshape(*shape))
 
@@ -299,6 +305,7 @@ def _module(devices: int = 1) -> types.ModuleType:
     module.__dict__.update(
         cuda=cuda,
         ndarray=Array,
+        uint8=np.uint8,
         RawModule=RawModule,
         empty=Array,
         get_default_memory_pool=lambda: types.SimpleNamespace(free_all_blocks=lambda: None),

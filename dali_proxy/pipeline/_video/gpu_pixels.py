@@ -37,15 +37,25 @@ def planes_of(frames: Sequence[Any], default: str = "nv12") -> tuple[Samples, Sa
     Raises:
         DecodeError: the frames have a different format.
     """
-    forms = {_format_of(frame, default) for frame in frames}
-    dtype = _DTYPES.get(forms.pop())
-    if dtype is None or forms:
-        raise DecodeError("its frames aren't 4:2:0 of 8 to 16 bits, or their format changes; use device='cpu'")
+    dtype = _dtype_of(frames, default)
     sizes = np.array([(frame.height, frame.width) for frame in frames], np.int64)
     halves = np.column_stack([-(-sizes // 2), np.full(len(frames), 2)])  # rounded up, as in the planes
     luma, chroma = zip(*(frame.planes for frame in frames), strict=True)
     step: int = dtype.itemsize
     return _samples(luma, sizes, (step,), dtype), _samples(chroma, halves, (2 * step, step), dtype)
+
+
+def _dtype_of(frames: Sequence[Any], default: str) -> np.dtype[Any]:
+    """Return the dtype of the planes of frames.
+
+    Raises:
+        DecodeError: it isn't supported, or the frames have different formats.
+    """
+    forms = {_format_of(frame, default) for frame in frames}
+    dtype = _DTYPES.get(forms.pop())
+    if dtype is None or forms:
+        raise DecodeError("its frames aren't 4:2:0 of 8 to 16 bits, or their format changes; use device='cpu'")
+    return dtype
 
 
 def _format_of(frame: Any, default: str) -> str:
@@ -80,7 +90,8 @@ class GpuPixels:
         self._cupy = cupy
         self._output = output
         self._kernels = kernels
-        self._encoding = encoding
+        self._codec = encoding.codec
+        self._default = "nv12" if encoding.bits == 8 else "p016le"
         self._waiting: list[tuple[Any, Any]] = []  # frames, and the arrays for their pixels
         self.channels = 1 if output is DALIImageType.GRAY else 3
 
@@ -103,6 +114,7 @@ class GpuPixels:
             DecodeError: the size of the frame differs, or its format isn't supported.
         """
         check_size(frame, out)
+        _dtype_of([*(waiting for waiting, _ in self._waiting[:1]), frame], self._default)  # of a launch
         self._waiting.append((frame, out))
         if len(self._waiting) == _AT_ONCE:
             with self.current():
@@ -125,10 +137,10 @@ class GpuPixels:
             return
         frames, outs = zip(*self._waiting, strict=True)
         self._waiting = []
-        luma, chroma = planes_of(frames, "nv12" if self._encoding.bits == 8 else "p016le")
+        luma, chroma = planes_of(frames, self._default)
         declared = [(frame.colorspace, frame.color_range) for frame in frames]
         matrices = {colors: color_matrix(self._output, *colors) for colors in set(declared)}
         matrix = [matrices[colors] for colors in declared]
-        left = chroma_is_left(self._encoding.codec)
+        left = chroma_is_left(self._codec)
         stream = self._cupy.cuda.Stream.null
         self._kernels.run(plan_nv12_to_pixels(luma, chroma, Samples.from_arrays(outs), matrix, left), stream)

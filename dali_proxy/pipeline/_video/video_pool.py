@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._remote.urls import is_url, local_path
@@ -248,8 +247,7 @@ class VideoPool:
                         made.append((number, pixels))
                         rest.popleft()
                     decoded += decoder.decoded - before
-            except Exception as error:  # noqa: BLE001 - it belongs to the samples that need the frame
-                pass_on_interrupt(error)
+            except PipelineError as error:  # it belongs to the samples that need the frame
                 number = rest.popleft()
                 if number in flight.needed:
                     flight.errors[number] = error

@@ -1,0 +1,150 @@
+"""`io.video` on a GPU that is a stand-in: the CPU decodes for NVDEC, and frames and pool are in "device" memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._operators.decoding import io_video
+from dali_proxy.pipeline._video import clip, nvdec
+from dali_proxy.pipeline._video.gpu_pixels import GpuPixels
+from dali_proxy.pipeline._video.video_pool import total_counters
+from pipeline import Pipeline, fn
+from pipeline.errors import OperatorError
+from tests import host_cupy
+from tests.clips import COUNT, KINDS, Clips, encode, number_of
+from tests.pipeline.kernels import emulator
+
+av = pytest.importorskip("av")
+pytestmark = pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
+
+
+_write = GpuPixels.write
+
+
+class Driver:
+    """A driver whose GPU decodes H.264 and HEVC."""
+
+    def cuvidGetDecoderCaps(self, pointer: Any) -> int:
+        asked = pointer._obj
+        asked.supported = asked.codec in (4, 8)
+        asked.min_width, asked.min_height, asked.max_width, asked.max_height = 16, 16, 4096, 2304
+        asked.max_blocks = 4096 * 2304 // 256
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
+    monkeypatch.setattr(clip, "cuda_current", lambda device_id: nullcontext())
+    monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
+    monkeypatch.setattr(clip, "acceleration", lambda device_id: None)
+    monkeypatch.setattr(clip, "require_nvdec", lambda: av)
+    monkeypatch.setattr(io_video, "require_nvdec", lambda: av)
+    monkeypatch.setattr(GpuPixels, "write", lambda self, frame, out: _write(self, frame.reformat(format="nv12"), out))
+    monkeypatch.setattr(clip, "_warned_reasons", set())
+    nvdec._capabilities.cache_clear()
+    with host_cupy.installed():
+        yield
+    nvdec._capabilities.cache_clear()
+
+
+@contextmanager
+def pipe_of(**arguments: Any) -> Iterator[Pipeline]:
+    with Pipeline(batch_size=8, num_threads=2, device_id=0) as pipe:
+        source, frames = fn.external_source(name="source"), fn.external_source(name="frames")
+        pipe.set_outputs(fn.io.video(source, frames=frames, device="mixed", **arguments))
+    try:
+        yield pipe
+    finally:
+        pipe.close()
+
+
+def encoded(path: Path) -> Any:
+    return np.frombuffer(str(path).encode(), np.uint8)
+
+
+def read(pipe: Pipeline, sources: list[Any], frames: list[Any]) -> list[list[int]]:
+    (made,) = pipe.run(source=sources, frames=[np.array(each) for each in frames])
+    return [[number_of(frame) for frame in sample] for sample in made.as_cpu().samples]
+
+
+@pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "hevc.mkv", "vp9.webm"])
+@pytest.mark.filterwarnings("ignore:.*decoded on the CPU")
+def test_frames_stay_right_while_the_pool_gives_them_up(name: str, clips: Clips) -> None:
+    order = np.random.default_rng(3).permutation(COUNT)
+    size = 48 * 64 * 3
+    before = total_counters()["video_used"]
+    with pipe_of(pool_bytes=12 * size) as pipe:
+        for begin in range(0, COUNT, 8):
+            wanted = [[each, (each + 3) % COUNT] for each in order[begin : begin + 8].tolist()]
+            assert read(pipe, [encoded(clips.path(name))] * 8, wanted) == wanted
+            counters = total_counters()
+            assert 0 < counters["video_bytes"] <= 12 * size
+        assert counters["video_used"] - before == 2 * COUNT
+
+
+def test_paths_contents_and_codecs_in_one_batch(clips: Clips) -> None:
+    with pipe_of(pad_mode="constant", fill_value=[1, 2, 3]) as pipe:
+        paths = [clips.path(name) for name in ("h264.mp4", "vp9.webm", "h264_open_gop.mp4")]
+        sources = [encoded(paths[0]), encoded(paths[1]), np.fromfile(paths[2], np.uint8)]
+        with pytest.warns(RuntimeWarning, match="NVDEC of GPU 0 doesn't decode vp9"):
+            (made,) = pipe.run(source=sources, frames=[np.array([30, COUNT, 2])] * 3)
+        for sample in made.as_cpu().samples:
+            assert [number_of(sample[0]), number_of(sample[2])] == [30, 2]
+            assert (sample[1] == [1, 2, 3]).all()
+
+
+def test_decoders_are_shared_by_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of NVDEC take long to create."""
+    made: list[int] = []
+    monkeypatch.setattr(clip, "acceleration", lambda device_id: made.append(device_id))
+    for number in range(20):
+        encode(tmp_path / f"{number}.mp4", KINDS["h264.mp4"], 6, begin=number)
+    with pipe_of() as pipe:
+        for numbers in ([*range(8)], [*range(8, 16)], [*range(12, 20)]):
+            shown = read(pipe, [encoded(tmp_path / f"{number}.mp4") for number in numbers], [[4]] * 8)
+            assert shown == [[number + 4] for number in numbers]
+    assert 0 < len(made) <= 10
+
+
+def test_frames_that_were_not_converted_are_not_used(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch converts several frames. If it fails, none of them may get into the pool."""
+    path, run = encoded(clips.path("h264.mp4")), KernelContext.run
+    failures = [MemoryError("out of memory")]
+
+    def fail_once(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        run(*arguments)
+
+    with pipe_of() as pipe:
+        monkeypatch.setattr(KernelContext, "run", fail_once)
+        with pytest.raises(OperatorError, match="out of memory"):
+            read(pipe, [path] * 8, [[each] for each in range(16, 24)])
+        assert read(pipe, [path] * 8, [[each] for each in range(20, 28)]) == [[each] for each in range(20, 28)]
+
+
+@pytest.mark.parametrize("form", ["gray", "p010le"])
+def test_frame_of_another_format_is_an_error_of_its_sample(
+    form: str, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = encoded(clips.path("h264.mp4")), GpuPixels.write
+
+    def changed(self: GpuPixels, frame: Any, out: Any) -> None:
+        # The fixture's function converts frames to NV12.
+        _write(self, frame.reformat(format="nv12" if number_of(frame.to_ndarray(format="rgb24")) != 3 else form), out)
+
+    monkeypatch.setattr(GpuPixels, "write", changed)
+    with pipe_of() as pipe:
+        with pytest.raises(OperatorError, match=r"sample 2: .*h264\.mp4.* aren't 4:2:0") as caught:
+            read(pipe, [path] * 3, [[0], [2], [3]])
+        assert [failure.sample for failure in caught.value.failures] == [2]
+        monkeypatch.setattr(GpuPixels, "write", write)
+        assert read(pipe, [path] * 4, [[0], [1], [2], [3]]) == [[0], [1], [2], [3]]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dali_proxy.pipeline._graph.graph import Graph
 
 _LONGEST = 1e6  # seconds: the system counts them in milliseconds, as 32 bits
-_OPENING = ("readers.", "io.", "video")  # operators with these words in their names open files
 
 
 def as_name(name: str | None, attach: bool, linger: float, mode: str, cluster: object) -> Name:
@@ -85,6 +84,4 @@ def undescribed(description: bytes, **arguments: Any) -> tuple[Pipeline, dict[st
 
 
 def _opens_files(graph: Graph) -> bool:
-    return any(
-        node.schema.role is Role.FILE_READ or any(word in node.operator for word in _OPENING) for node in graph.nodes
-    )
+    return any(node.schema.is_reader or node.schema.role is Role.FILE_READ for node in graph.nodes)

@@ -24,6 +24,7 @@ from dali_proxy.pipeline._compiler.partition import (
     stages_on_engine,
 )
 from dali_proxy.pipeline._declaration.registry import implementation
+from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._definition.serializing import serialize_for_host, with_graph
 from dali_proxy.pipeline._graph.graph import Graph
 from dali_proxy.pipeline._operator_api.reader import ReaderOperator
@@ -286,7 +287,7 @@ def calls_the_user(graph: Graph) -> bool:
 
 def decodes_images(graph: Graph) -> bool:
     """Return whether a graph decodes images on the GPU."""
-    return any(node.device == "mixed" and node.operator.startswith("decoders.image") for node in graph.nodes)
+    return any(node.device == "mixed" and node.schema.role is Role.IMAGE_DECODER for node in graph.nodes)
 
 
 def idle_cores() -> float:

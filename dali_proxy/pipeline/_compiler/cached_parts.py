@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dali_proxy.pipeline._cache.keys import describe_part
 from dali_proxy.pipeline._declaration.registry import has_implementation, implementation
-from dali_proxy.pipeline._declaration.schema import DETERMINISTIC
+from dali_proxy.pipeline._declaration.schema import DECODERS, DETERMINISTIC
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.operator import SampleOperator
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
@@ -70,7 +70,7 @@ def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
     varying = _varying(graph)
     reasons = []
     for node in graph.nodes:
-        if node.index in kept or not node.operator.startswith("decoders."):
+        if node.index in kept or node.schema.role not in DECODERS:
             continue
         if node.device != "cpu":
             why = "decodes on the GPU"
@@ -92,7 +92,7 @@ def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
 
 def is_decoder(node: GraphNode) -> bool:
     """Return whether an operator decodes on the CPU, for all samples."""
-    return node.operator.startswith("decoders.") and node.device == "cpu" and not node.branch
+    return node.schema.role in DECODERS and node.device == "cpu" and not node.branch
 
 
 def _is_promised(node: GraphNode) -> bool:

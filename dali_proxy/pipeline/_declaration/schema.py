@@ -54,12 +54,20 @@ class Role(Enum):
     MAPPED_POINTS = "mapped points"
     #: Data of the user: fed, or read from a source.
     EXTERNAL_SOURCE = "external source"
+    #: Decoders of images, and of other data.
+    IMAGE_DECODER = "decoder of images"
+    DECODER = "decoder"
+    #: The shapes of encoded images.
+    IMAGE_SHAPE = "shapes of images"
     #: The contents of files, whose paths are data.
     FILE_READ = "files of paths"
     #: Samples as sequences of arguments, one for each frame.
     PER_FRAME = "per frame"
     #: A pipeline of NVIDIA's package.
     NVIDIA_PIPELINE = "NVIDIA's pipeline"
+
+
+DECODERS = frozenset({Role.IMAGE_DECODER, Role.DECODER})
 
 
 class _Required(Enum):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from dali_proxy.pipeline._declaration.schema import DECODERS, Role
 from dali_proxy.pipeline._graph.graph import Graph, GraphNode
 from dali_proxy.pipeline._imaging.formats import FORMATS
 from dali_proxy.pipeline._listing import did_you_mean
@@ -19,7 +20,6 @@ from dali_proxy.pipeline.errors import ArgumentValueError
 
 _IMAGES = tuple(extension for each in FORMATS for extension in each.extensions)
 _VIDEOS = (".avi", ".mkv", ".mov", ".mp4", ".webm")
-_ENCODED = frozenset({"peek_image_shape", "experimental.peek_image_shape"})  # besides the decoders
 
 
 def find_images(folder: str | Path | Iterable[str | Path], most: int | None = None) -> list[Path]:
@@ -122,7 +122,5 @@ def _same_file(folder: Path, path: Path) -> Path:
 
 def _is_encoded(node: GraphNode, graph: Graph) -> bool:
     """Return whether the readers of an input decode it."""
-    readers = {other.operator for other in graph.nodes for edge in other.inputs if edge.node == node.index}
-    return node.operator.startswith("inputs.") or any(
-        operator in _ENCODED or "decoders" in operator.split(".")[:-1] for operator in readers
-    )
+    roles = {other.schema.role for other in graph.nodes for edge in other.inputs if edge.node == node.index}
+    return node.operator.startswith("inputs.") or not roles.isdisjoint({*DECODERS, Role.IMAGE_SHAPE})

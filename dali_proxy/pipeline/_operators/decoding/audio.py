@@ -8,7 +8,7 @@ import numpy as np
 
 from dali_proxy.pipeline._audio.resampling import check_quality
 from dali_proxy.pipeline._audio.waveform import Decoding, decode, load_decoder
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._operator_api.batch import Batch
@@ -31,6 +31,7 @@ DECODING_ARGUMENTS = (
 
 AUDIO = declare_operator(
     name="decoders.audio",
+    role=Role.DECODER,
     doc="""Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile.
 
 The outputs are the signals, of shape (samples, channels), or (samples,) with `downmix`; and the sample rates in hertz,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
 from dali_proxy.pipeline._cuda.views import Lease
-from dali_proxy.pipeline._declaration import Input, declare_operator, implements
+from dali_proxy.pipeline._declaration import Input, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import is_rare_tiff
 from dali_proxy.pipeline._imaging.depth import full_scale
@@ -49,6 +49,7 @@ _ENCODED = Input("encoded", f"Encoded images: the bytes of {TITLES} and other fi
 
 IMAGE = declare_operator(
     name="decoders.image",
+    role=Role.IMAGE_DECODER,
     doc="Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.",
     inputs=(_ENCODED,),
     arguments=DECODER_ARGUMENTS,
@@ -57,6 +58,7 @@ IMAGE = declare_operator(
 
 IMAGE_RANDOM_CROP = declare_operator(
     name="decoders.image_random_crop",
+    role=Role.IMAGE_DECODER,
     random=True,
     doc="""Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
@@ -68,6 +70,7 @@ The windows are those of `fn.random_crop_generator` with the same seed.""",
 
 IMAGE_CROP = declare_operator(
     name="decoders.image_crop",
+    role=Role.IMAGE_DECODER,
     doc="Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image.",
     inputs=(_ENCODED,),
     arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
@@ -76,6 +79,7 @@ IMAGE_CROP = declare_operator(
 
 IMAGE_SLICE = declare_operator(
     name="decoders.image_slice",
+    role=Role.IMAGE_DECODER,
     doc="Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image.",
     inputs=(
         _ENCODED,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.inflate import BLOCK, plan_inflate
 from dali_proxy.pipeline._operator_api.batch import Batch
@@ -35,6 +35,7 @@ def _check(node: GraphNode) -> None:
 
 INFLATE = declare_operator(
     name="decoders.inflate",
+    role=Role.DECODER,
     doc="""Decompresses arrays.
 
 A sample is one compressed block, or several blocks of arrays with the same shape and dtype: then `chunk_offsets` or

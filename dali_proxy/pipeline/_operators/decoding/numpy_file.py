@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._operator_api.batch import Batch
@@ -32,6 +32,7 @@ _LENGTHS = {b"\1\0": 2, b"\2\0": 4}
 
 NUMPY = declare_operator(
     name="decoders.numpy",
+    role=Role.DECODER,
     doc="Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.",
     inputs=(Input("encoded", "Contents of .npy files, 1-D uint8."),),
     arguments=(

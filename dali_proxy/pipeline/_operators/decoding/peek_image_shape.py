@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._imaging.formats import TITLES, peek
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import fail
@@ -20,6 +20,7 @@ from dali_proxy.pipeline.types import INT64, RGB
 
 PEEK_IMAGE_SHAPE = declare_operator(
     name="peek_image_shape",
+    role=Role.IMAGE_SHAPE,
     doc="Reads the shapes (height, width, channels) of encoded images from their headers, without decoding.",
     inputs=(Input("encoded", f"Encoded images: the bytes of {TITLES} and other files."),),
     arguments=(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, as_pipeline_error, fail
@@ -57,6 +57,7 @@ _ARGUMENTS = (
 
 VIDEO = declare_operator(
     name="decoders.video",
+    role=Role.DECODER,
     doc=_DOC,
     inputs=(Input("encoded", "Encoded videos: the bytes of one file per sample."),),
     arguments=_ARGUMENTS,

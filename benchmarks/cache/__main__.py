@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.cache.epochs import PIPELINES, measure_epochs
 from benchmarks.cache.files import KINDS
-from benchmarks.cache.jobs import measure_jobs, run_job
+from benchmarks.cache.jobs import VARIANTS, measure_jobs, run_job
 from benchmarks.cache.policies import measure_policies
 
 
@@ -24,6 +24,7 @@ def main() -> int:
     made.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
     made.add_argument("--jobs", type=int, default=4, help="number of jobs")
     made.add_argument("--epochs", type=int, default=4, help="epochs of each job")
+    made.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="kinds of jobs")
     for name in ("variant", "folder", "name"):
         made.add_argument(f"--{name}", help="of one of the jobs, which `jobs` starts")
     options = made.parse_args()
@@ -38,7 +39,7 @@ def main() -> int:
     for kind in options.kinds:
         count = max(options.files // (8 if kind == "4k" else 1), 1)
         if options.what == "jobs":
-            results.append(measure_jobs(kind, count, options.jobs, options.epochs, options.rounds))
+            results.append(measure_jobs(kind, count, options.jobs, options.epochs, options.rounds, options.variants))
             continue
         results += [measure_epochs(kind, name, count, options.rounds) for name in options.pipelines]
     print(json.dumps(results, indent=2))

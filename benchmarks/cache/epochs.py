@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,8 +33,15 @@ def _resized(encoded: Any) -> Any:
 # "pages" is the time in which another thread allocates the memory of an image, once. "first" doesn't contain it.
 _TIMES = ("without", "first", "second", "torch first", "torch second", "pages")
 
-#: What comes before the crop, the flip and the normalisation: the cache holds whole images, or resized ones.
-PIPELINES: dict[str, Callable[[Any], Any]] = {"whole": _crops, "resized": _resized}
+
+def _files(paths: Any) -> Any:
+    return _crops(fn.io.file.read(paths))
+
+
+#: What comes before the crop, the flip and the normalisation: the cache holds whole images, or resized ones. "files"
+#: reads whole images from files; the others get their contents.
+PIPELINES: dict[str, Callable[[Any], Any]] = {"whole": _crops, "resized": _resized, "files": _files}
+_AGE = 61  # seconds; the cache trusts the times of files that are older than a minute
 
 
 def measure_epochs(kind: str, name: str, count: int, rounds: int) -> dict[str, Any]:
@@ -45,8 +53,23 @@ def measure_epochs(kind: str, name: str, count: int, rounds: int) -> dict[str, A
         count: number of files.
         rounds: number of rounds. In each, all contestants take turns.
     """
-    drawn = draw_files(kind, 2 * count)
-    files, others = drawn[:count], drawn[count:]
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = draw_files(kind, 2 * count)
+        size = sum(map(len, drawn[:count])) / count
+        if name == "files":
+            drawn = [_written(content, f"{folder}/{number}") for number, content in enumerate(drawn)]
+            time.sleep(_AGE)
+        return {"kind": kind, "bytes of a file": round(size), **_measure(name, drawn[:count], drawn[count:], rounds)}
+
+
+def _written(content: Bytes, path: str) -> Bytes:
+    """Write a file. Return its path."""
+    content.tofile(path)
+    return np.frombuffer(path.encode(), np.uint8)
+
+
+def _measure(name: str, files: Sequence[Bytes], others: Sequence[Bytes], rounds: int) -> dict[str, Any]:
+    count = len(files)
     plain = _make(name, 0)
     _cost(plain, others)
     times: dict[str, list[float]] = {key: [] for key in _TIMES}
@@ -61,7 +84,7 @@ def measure_epochs(kind: str, name: str, count: int, rounds: int) -> dict[str, A
         first = _cost(cached, files)
         times["first"].append(first - (held.pages.seconds - before) / count * 1e6)
         times["second"].append(_cost(cached, files))
-        nbytes = held.report()["cache_bytes"] / len(drawn)
+        nbytes = held.report()["cache_bytes"] / (count + len(others))
         times["pages"].append(nbytes * held.pages.seconds / held.pages.done * 1e6)
         cached.close()
         known: dict[int, Any] = {}
@@ -70,9 +93,7 @@ def measure_epochs(kind: str, name: str, count: int, rounds: int) -> dict[str, A
     plain.close()
     rows = list(zip(*times.values(), strict=True))
     return {
-        "kind": kind,
         "pipeline": name,
-        "bytes of a file": round(sum(map(len, files)) / count),
         "bytes in the cache": round(nbytes),
         "microseconds": {key: round(statistics.median(each)) for key, each in times.items()},
         "speed of the second epoch": round(statistics.median(plain / second for plain, _, second, *_ in rows), 2),
@@ -113,7 +134,8 @@ def _torch_cost(name: str, files: Sequence[Bytes], known: dict[int, Any]) -> flo
         batch = torch.empty((len(order), 3, SIZE, SIZE))
         for position, index in enumerate(order):
             if index not in known:
-                decoded: Any = cv2.imdecode(files[index], cv2.IMREAD_COLOR)
+                content = np.fromfile(files[index].tobytes(), np.uint8) if name == "files" else files[index]
+                decoded: Any = cv2.imdecode(content, cv2.IMREAD_COLOR)
                 image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
                 if name == "resized":
                     ratio = 256 / min(image.shape[:2])
@@ -127,7 +149,7 @@ def _torch_cost(name: str, files: Sequence[Bytes], known: dict[int, Any]) -> flo
 def cropped(image: np.ndarray, name: str) -> torch.Tensor:
     """Return a random window of an image, CHW."""
     height, width = image.shape[:2]
-    if name == "whole":
+    if name != "resized":
         x, y, width, height = random_window(width, height)
         window = torch.from_numpy(image[y : y + height, x : x + width]).permute(2, 0, 1)[None]
         return functional.interpolate(window, (SIZE, SIZE), mode="bilinear", antialias=True)[0]

@@ -8,7 +8,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ VARIANTS = ("own", "own cache", "shared cache", "equal ranks", "torch")
 _BATCH = 32
 
 
-def measure_jobs(kind: str, count: int, jobs: int, epochs: int, rounds: int) -> dict[str, Any]:
+def measure_jobs(
+    kind: str, count: int, jobs: int, epochs: int, rounds: int, variants: Sequence[str] = VARIANTS
+) -> dict[str, Any]:
     """Return the samples per second of all jobs, their processor time per sample, and how many samples were decoded.
 
     Args:
@@ -36,13 +38,14 @@ def measure_jobs(kind: str, count: int, jobs: int, epochs: int, rounds: int) -> 
         jobs: number of jobs.
         epochs: number of epochs of each job; the first one fills caches.
         rounds: number of rounds, in which the variants take turns. The results are medians.
+        variants: the variants; see `VARIANTS`.
     """
-    rows: dict[str, list[tuple[float, float, float]]] = {variant: [] for variant in VARIANTS}
+    rows: dict[str, list[tuple[float, float, float]]] = {variant: [] for variant in variants}
     with tempfile.TemporaryDirectory() as folder:
         for number, content in enumerate(draw_files(kind, count)):
             Path(folder, f"{number:05}").write_bytes(content.tobytes())
         for round_ in range(rounds):
-            for variant in VARIANTS:
+            for variant in variants:
                 name = f"benchmark-{os.getpid()}-{round_}-{VARIANTS.index(variant)}"
                 command = ["benchmarks.cache", "job", "--variant", variant, "--folder", folder, "--name", name]
                 results = [lines[0] for lines in run_ranks([*command, "--epochs", str(epochs)], jobs)]

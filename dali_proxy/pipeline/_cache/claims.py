@@ -16,7 +16,7 @@ class Claim:
         keys: keys of the values.
         wanted: those that others wait for.
         handed: values for them that the cache has no room for.
-        ended: set when the values are there, or won't be.
+        ended: set when the values are stored, or won't be.
     """
 
     def __init__(self) -> None:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._ipc.block_allocator import Block, create_allocator
 
-#: Bytes of Python objects that an entry needs beside its values.
-OVERHEAD = 640
+#: Bytes of Python objects that an entry needs beside its values, with its name.
+OVERHEAD = 832
 # An entry may be evicted if it wasn't used for so many times the longest time between two uses of an entry.
 _PATIENCE = 2
 _NORESERVE = 0x4000  # MAP_NORESERVE, which Python's mmap doesn't name
@@ -42,12 +42,14 @@ class Entry:
         parts: the arrays.
         layouts: the layout of each.
         used: number of look-ups before its last use.
+        name: name of the file that the sample is from, by which it is found, too; None if it isn't known.
     """
 
-    __slots__ = ("layouts", "parts", "used")
+    __slots__ = ("layouts", "name", "parts", "used")
 
     def __init__(self, parts: tuple[Part, ...], layouts: tuple[str, ...], used: int) -> None:
         self.parts, self.layouts, self.used = parts, layouts, used
+        self.name: bytes | None = None
 
 
 class MemoryTier:
@@ -81,6 +83,7 @@ class MemoryTier:
         self.evicted = self.promised = 0
         self._allocator = create_allocator(0, self.array)
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # the least recently used ones first
+        self._keys: dict[bytes, bytes] = {}  # by name
         self._now = 0
         self._longest = 0
 
@@ -98,6 +101,19 @@ class MemoryTier:
     def find(self, keys: Iterable[bytes]) -> list[Entry | None]:
         """Return the entry of each key, or None."""
         return [self._use(key) for key in keys]
+
+    def find_named(self, names: Iterable[bytes | None]) -> list[Entry | None]:
+        """Return the entry with each name, or None."""
+        keys = [None if name is None else self._keys.get(name) for name in names]
+        return [None if key is None else self._use(key) for key in keys]
+
+    def give_name(self, key: bytes, name: bytes) -> None:
+        """Let an entry be found by a name, too, in place of an earlier one."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._forget_name(entry)
+            entry.name = name
+            self._keys[name] = key
 
     def peek(self, keys: Iterable[bytes]) -> list[Entry | None]:
         """Return the entry of each key, or None, without a use of it."""
@@ -136,6 +152,10 @@ class MemoryTier:
             return False
         if self._now - self._entries[oldest].used <= _PATIENCE * max(self._longest, len(self._entries)):
             return False
-        del self._entries[oldest]
+        self._forget_name(self._entries.pop(oldest))
         self.evicted += 1
         return True
+
+    def _forget_name(self, entry: Entry) -> None:
+        if entry.name is not None:
+            self._keys.pop(entry.name, None)

@@ -122,6 +122,20 @@ class ValueCache:
             self._counters.loaded += loaded
         return found
 
+    def find_named(self, names: Sequence[bytes | None]) -> list[Entry | None]:
+        """Return the entries of files by their names, see `give_names`; None for each that must be found by its key."""
+        with self._lock:
+            found = self._memory.find_named(names)
+            self._counters.hits += len(found) - found.count(None)
+        return found
+
+    def give_names(self, keys: Sequence[bytes], names: Sequence[bytes | None]) -> None:
+        """Let values be found by the names of their files, too, if they are stored."""
+        with self._lock:
+            for key, name in zip(keys, names, strict=True):
+                if name is not None:
+                    self._memory.give_name(key, name)
+
     def claim(self, keys: Sequence[bytes]) -> tuple[Claim, list[Entry | Claim | None]]:
         """Claim values that the cache doesn't have. `end` must follow.
 

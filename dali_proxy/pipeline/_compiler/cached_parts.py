@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dali_proxy.pipeline._cache.keys import describe_part
@@ -22,12 +22,14 @@ class CachedPart:
         sources: the edges that they read.
         results: the edges that others read.
         key: description of the operators, equal for equal results.
+        reading: reads the files that are the only source; None if the source is something else, or others read it, too.
     """
 
     nodes: tuple[GraphNode, ...]
     sources: tuple[Edge, ...]
     results: tuple[Edge, ...]
     key: bytes
+    reading: GraphNode | None = None
 
 
 def cached_parts(graph: Graph) -> list[CachedPart]:
@@ -60,7 +62,8 @@ def cached_parts(graph: Graph) -> list[CachedPart]:
         results = tuple(sorted(edge for edge in read if edge.node in own))
         key = describe_part(nodes, results)
         if results and key is not None:
-            parts.append(CachedPart(nodes, tuple(sources), results, key))
+            reading = _reading(graph, nodes, tuple(sources))
+            parts.append(CachedPart(nodes, tuple(sources), results, key, reading))
     return parts
 
 
@@ -98,6 +101,16 @@ def is_decoder(node: GraphNode) -> bool:
 def _is_promised(node: GraphNode) -> bool:
     """Return whether the user says that a function on the CPU is deterministic."""
     return node.device == "cpu" and bool(node.arguments.get(DETERMINISTIC))
+
+
+def _reading(graph: Graph, nodes: Sequence[GraphNode], sources: Sequence[Edge]) -> GraphNode | None:
+    """Return the operator that reads the files which are the only source of a part, if nothing else needs them."""
+    reading = graph.nodes[sources[0].node] if len(sources) == 1 else None
+    if reading is None or reading.operator != "io.file.read" or reading.branch or sources[0] in graph.outputs:
+        return None
+    own = {node.index for node in nodes}
+    readers = {node.index for node in graph.nodes if sources[0] in node.sources}
+    return reading if readers <= own else None
 
 
 def _varying(graph: Graph) -> set[int]:

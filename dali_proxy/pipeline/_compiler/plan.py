@@ -51,11 +51,13 @@ class PartStep(PlannedStep):
         sources: the edges that they read.
         steps: what runs for samples that the cache doesn't have.
         key: description of the operators.
+        contents: the contents of files that the first step reads, whose paths are the source; None without such a step.
     """
 
     sources: tuple[Edge, ...]
     steps: tuple[PlannedStep, ...]
     key: bytes
+    contents: Edge | None = None
 
 
 #: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
@@ -175,17 +177,23 @@ def _steps_with_parts(nodes: list[GraphNode], reads: _Reads, parts: Sequence[Cac
     """Return the steps of a phase on the CPU: what the parts need, the parts, and everything else."""
     own = {node.index for node in nodes}
     here = [part for part in parts if part.nodes[0].index in own]
-    needed = {edge.node for part in here for edge in part.sources}
+    planned = [_part_step(part, reads) for part in here]
+    needed = {edge.node for part in planned for edge in part.sources}
     for node in reversed(nodes):
         if node.index in needed:
             needed.update(edge.node for edge in node.sources)
-    members = {node.index for part in here for node in part.nodes}
+    members = {node.index for part in planned for node in part.nodes}
     before = [node for node in nodes if node.index in needed - members]
     rest = [node for node in nodes if node.index not in needed | members]
-    planned = (
-        PartStep(part.nodes, part.results, part.sources, _cpu_steps(list(part.nodes), reads), part.key) for part in here
-    )
     return (*_cpu_steps(before, reads), *planned, *_cpu_steps(rest, reads))
+
+
+def _part_step(part: CachedPart, reads: _Reads) -> PartStep:
+    steps, reading = _cpu_steps(list(part.nodes), reads), part.reading
+    if reading is None:
+        return PartStep(part.nodes, part.results, part.sources, steps, part.key)
+    steps = (BatchStep((reading,), part.sources), *steps)
+    return PartStep((reading, *part.nodes), part.results, reading.inputs, steps, part.key, *part.sources)
 
 
 def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]:

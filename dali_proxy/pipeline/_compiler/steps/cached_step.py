@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._bulk.gather import copy_ranges
+from dali_proxy.pipeline._bulk.paths import PathTable
 from dali_proxy.pipeline._cache.claims import Claim
+from dali_proxy.pipeline._cache.file_names import file_names
 from dali_proxy.pipeline._cache.keys import sample_keys
 from dali_proxy.pipeline._cache.memory_tier import Entry
 from dali_proxy.pipeline._cache.value_cache import ValueCache, contiguous
@@ -24,11 +27,13 @@ from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples
 from dali_proxy.pipeline._operator_api.outputs import Outputs
+from dali_proxy.pipeline._remote.urls import SCHEME_OF_FILES
 from dali_proxy.pipeline.errors import OperatorError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 # Positions of samples, and the results of a part for them.
 _Computed = tuple[npt.NDArray[np.int64], list[TensorListCPU]]
+_NOTHING: Array = np.empty(0, np.uint8)
 # Bytes of a result up to which copies cost less than arrays over the samples.
 _SMALL = 1 << 20
 
@@ -60,7 +65,13 @@ class CachedStep(Step):
     ) -> None:
         super().__init__(planned.nodes)
         self.members, self._cache, self._key = tuple(steps), cache, planned.key + cache.software
-        self._sources, self._results, self._outputs = planned.sources, planned.results, frozenset(outputs)
+        self._results, self._outputs = planned.results, frozenset(outputs)
+        self._sources, self._paths = planned.sources, planned.sources
+        self._reading: Step | None = None  # reads the files of the paths
+        self._computing: Sequence[Step] = self.members
+        if planned.contents is not None:
+            self._reading, *self._computing = self.members
+            self._sources = (planned.contents,)
         self._for_gpu, self._buffers = reading_gpu is not None, BufferPool(pin_for=reading_gpu)
         self.units = tuple([unit for step in steps for unit in step.units])
         #: Processor time in nanoseconds, and number of samples, of what was computed so far.
@@ -72,26 +83,63 @@ class CachedStep(Step):
             yield from step.leaves()
 
     def run(self, batch: Batch) -> None:
-        begun = spent()
-        sources = _on_cpu(batch, self._sources)
-        keys = sample_keys(self._key, sources, self._cache.seed, batch.pool)
-        entries = self._cache.find(keys, batch.pool)
-        after = before = spent()
-        computed: list[_Computed] = []
-        if None in entries:
-            computed = self._compute_missing(batch, keys, entries)
-            after = spent()
+        begun = spent().processor
+        found = self._find(batch) if self._reading is None else self._find_files(batch, self._reading)
+        computed, working = [], found.working
+        if None in found.entries:
+            before = spent().processor
+            computed = self._compute_missing(found.batch, found.keys, found.entries)
+            working += spent().processor - before
+        if found.names:
+            self._cache.give_names(found.keys, found.names)
+        entries = found.entries
         values = [self._value(batch, number, edge, entries, computed) for number, edge in enumerate(self._results)]
         for edge, value in zip(self._results, values, strict=True):
             if value is None:  # the samples can't be one batch
-                self._compute(batch)  # raises that
+                for step in self.members:
+                    step.run(batch)  # raises that
                 return
             batch.keep(edge, value)
         nanoseconds, count = self._computed_cost
         hits = len(entries) - sum([len(positions) for positions, _ in computed])
         if hits:
-            taken = spent().minus(after).processor + before.minus(begun).processor
+            taken = spent().processor - begun - working
             self._cache.save(hits * nanoseconds / max(count, 1) - taken * hits / len(entries))
+
+    def _find(self, batch: Batch) -> _Found:
+        keys = sample_keys(self._key, _on_cpu(batch, self._sources), self._cache.seed, batch.pool)
+        return _Found(batch, keys, self._cache.find(keys, batch.pool))
+
+    def _find_files(self, batch: Batch, reading: Step) -> _Found:
+        """Find values by the names of their files. Read only the others, and find them by their contents."""
+        files = PathTable.from_samples(_on_cpu(batch, self._paths)[0], SCHEME_OF_FILES.encode())
+        names = file_names(self._key, files)
+        entries = self._cache.find_named(names)
+        unnamed = np.array([sample for sample, entry in enumerate(entries) if entry is None], np.int64)
+        found = _Found(_Samples(batch, np.arange(batch.size), self._paths), [b""] * batch.size, entries)
+        if not len(unnamed):
+            return found
+        before, part = spent().processor, _Samples(batch, unnamed, self._paths)
+        try:
+            reading.run(part)
+        except OperatorError:
+            reading.run(found.batch)  # the error names all files that can't be read, also those that were cached
+            raise
+        (contents,) = _on_cpu(part, self._sources)
+        found.working = spent().processor - before
+        self._computed_cost[0] += found.working
+        samples: list[Array] = [_NOTHING] * batch.size
+        found.names = [None] * batch.size
+        keys = sample_keys(self._key, [contents], self._cache.seed, batch.pool)
+        again = file_names(self._key, files.take(unnamed))
+        by_content = self._cache.find(keys, batch.pool)
+        for number, sample in enumerate(unnamed.tolist()):
+            samples[sample], found.keys[sample] = contents.samples[number], keys[number]
+            entries[sample] = by_content[number]
+            if again[number] == names[sample]:  # else the file has changed while it was read
+                found.names[sample] = names[sample]
+        found.batch.outputs[self._sources[0]] = TensorListCPU(samples, contents.layout())
+        return found
 
     def release_claims(self) -> None:
         """Let others compute what running batches compute, which may never end. Any thread may call this."""
@@ -155,7 +203,7 @@ class CachedStep(Step):
 
     def _compute(self, batch: Batch) -> None:
         begun = spent()
-        for step in self.members:
+        for step in self._computing:
             measured = batch.costs if len(step.units) == 1 else None  # a chain measures its operators
             with charged(measured, step.nodes[0].index):
                 step.run(batch)
@@ -205,6 +253,25 @@ class CachedStep(Step):
             block = np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(begin))
             copy_ranges(block, pointers, sizes, offsets, batch.pool)
         return result
+
+
+@dataclass
+class _Found:
+    """The samples of a batch, and the values that the cache has for them.
+
+    Attributes:
+        batch: has what the part reads, for the samples without a value.
+        keys: the keys of these samples.
+        entries: the values; None for samples without one.
+        names: names for files, once their values are stored; None for other samples.
+        working: nanoseconds of processor time in which files were read.
+    """
+
+    batch: Batch
+    keys: list[bytes]
+    entries: list[Entry | None]
+    names: list[bytes | None] = field(default_factory=list)
+    working: int = 0
 
 
 class _Placement:

@@ -19,6 +19,7 @@ class BatchRequest(NamedTuple):
         seed: seed of the epoch, for random numbers that the dataset draws.
         session: session of the batch.
         number: number of the request at its server.
+        slow: whether the batch probably takes long, so that no other one should wait for the same worker.
     """
 
     reader: bytes
@@ -27,6 +28,7 @@ class BatchRequest(NamedTuple):
     seed: int
     session: int
     number: int = 0
+    slow: bool = False
 
 
 class DatasetReader(Protocol):

@@ -215,7 +215,12 @@ class ConsumerClient:
                 return self._ahead.open(session)
 
     def read_batch(
-        self, session: int, request: bytes, reader: SharedBlock, arrive: Callable[[BatchRead, tuple[int, ...]], None]
+        self,
+        session: int,
+        request: bytes,
+        reader: SharedBlock,
+        arrive: Callable[[BatchRead, tuple[int, ...]], None],
+        slow: bool = False,
     ) -> int:
         """Request that a dataset worker reads a batch. Return a number for `forget_read`.
 
@@ -225,6 +230,7 @@ class ConsumerClient:
             reader: the pickled reader.
             arrive: called with the answer and its descriptors, which it owns, while a thread receives. It isn't called
                 if the connection ends.
+            slow: see `ReadBatch`.
 
         Raises:
             ProxyError: the request is too large.
@@ -234,7 +240,7 @@ class ConsumerClient:
             self._reads[number] = arrive
             try:
                 self._channel.post(
-                    ReadBatch(number=number, session=session, request=request, reader_nbytes=reader.nbytes),
+                    ReadBatch(number=number, session=session, request=request, reader_nbytes=reader.nbytes, slow=slow),
                     (reader.fd,),
                 )
             except ChannelClosedError as error:

@@ -164,8 +164,8 @@ class Dispatcher:
         """Send tasks to the workers with the fewest, until all workers have enough."""
         self._balance()
         while self._queues:
-            worker = min(self._workers, key=lambda each: len(each.tasks), default=None)
-            if not self._ended and (worker is None or len(worker.tasks) >= _AT_ONCE):
+            worker = min(self._workers, key=_load, default=None)
+            if not self._ended and (worker is None or _load(worker) >= _AT_ONCE):
                 return
             consumer = next(iter(self._queues))
             queue = self._queues.pop(consumer)
@@ -178,3 +178,8 @@ class Dispatcher:
             number = next(self._numbers)
             worker.tasks[number] = task
             worker.send(replace(task.message, number=number), (task.fd,))
+
+
+def _load(worker: DatasetWorker) -> int:
+    """Return the number of tasks of a worker. One with a slow task gets no further one, which would wait for it."""
+    return _AT_ONCE if any(task.message.slow for task in worker.tasks.values()) else len(worker.tasks)

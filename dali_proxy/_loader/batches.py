@@ -92,6 +92,7 @@ class Cost(NamedTuple):
         slowest: dataset index of the sample that took longest to read, as text; empty if unknown.
         slowest_seconds: its elapsed time.
         processor: processor time of the thread in these seconds.
+        samples: elapsed time of each sample, as 32-bit floats; empty if unknown, or on the way from torch's workers.
     """
 
     seconds: float
@@ -100,6 +101,7 @@ class Cost(NamedTuple):
     slowest: str = ""
     slowest_seconds: float = 0.0
     processor: float = 0.0
+    samples: bytes = b""
 
 
 class CollatedBatch(NamedTuple):

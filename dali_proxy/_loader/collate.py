@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -67,8 +68,9 @@ class Collate:
                 elapsed, (slowest, longest) = time.perf_counter() - context.begun, context.slowest
                 processor = time.thread_time() - context.begun_processor
                 name = "" if slowest is None else str(slowest)
-                cost = Cost(elapsed, context.nbytes, self._message, name, longest, processor)
                 packs = self.packs and self.own.id is not None
+                samples = b"" if packs else array("f", context.seconds).tobytes()
+                cost = Cost(elapsed, context.nbytes, self._message, name, longest, processor, samples)
                 # The training process knows the indices of a chunk.
                 batch = CollatedBatch(None if packs and in_chunk else _numbered(context), data, position, cost)
                 if not packs:

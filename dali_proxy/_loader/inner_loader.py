@@ -44,6 +44,9 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
         """Number of batches that workers have got, and the loop hasn't, at most."""
         return InFlight(max(self.num_workers, 1) * (self.prefetch_factor or 1), "prefetch_factor")
 
+    def note_wait(self, seconds: float) -> None:
+        """Record for how many seconds the loop has waited for a result."""
+
     def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
         """Compute a batch in this process. Only datasets with indices allow that."""
         assert isinstance(self.dataset, NumberedDataset)

@@ -103,11 +103,12 @@ class InnerLoop:
         """See `InnerLoader.stays`."""
         return self._loader.stays
 
-    def note_result(self, nbytes: int, waited: float) -> None:
-        """Record the size of a result, and for how many seconds the loop has waited for it on a GPU."""
+    def note_result(self, nbytes: int, waited: float, on_gpu: bool) -> None:
+        """Record the size of a result, and for how many seconds the loop has waited for it."""
         self._result_size = nbytes
+        self._loader.note_wait(waited)
         if self._flight is not None:
-            self._flight.note_wait(waited)
+            self._flight.note_wait(waited if on_gpu else 0.0)  # the training needs the host's memory
 
     def begin(self, start: LoaderState, resumes: bool) -> None:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""

@@ -82,7 +82,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._restarts = restarts
         self._consumer: ConsumerClient | ClusterConsumer | None = None
         self._results = SentAhead()  # of the session
-        self._noted = (0, 0, 0)  # what the numbers of batches in flight in the server's statistics depend on
+        self._noted: tuple[InFlight, int] | None = None  # the numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 
     def restart(self, start: LoaderState, resumes: bool = False) -> None:
@@ -220,7 +220,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
             consumer.advance(self._session, arrived.numbered.batch, self._loop.in_order)
-            noted = self._loop.chunk, self._results.depth, self._server.loop_times.num_workers
+            noted = self._loop.in_flight, self._results.depth
             if self._noted != noted:
                 self._note_in_flight(noted)
             try:
@@ -252,15 +252,14 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
                 times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
                 self._has_new_workers = False
             self._server.note_batch(consumer, self._earlier_shapes, self._loop.stays)
-            waited = result_wait if self._results.on_gpu else 0.0  # the training needs the host's memory
-            self._loop.note_result(self._results.nbytes, waited)
+            self._loop.note_result(self._results.nbytes, result_wait, self._results.on_gpu)
             self._is_first = False
             return batch, arrived.numbered, arrived.position
 
-    def _note_in_flight(self, noted: tuple[int, int, int]) -> None:
+    def _note_in_flight(self, noted: tuple[InFlight, int]) -> None:
         self._noted = noted
         ahead = InFlight(noted[1], f"at least {AHEAD}, more while they are small")
-        self._server.loop_times.in_flight = {"loader": self._loop.in_flight, "results sent ahead": ahead}
+        self._server.loop_times.in_flight = {"loader": noted[0], "results sent ahead": ahead}
 
     def _next_arrived(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch of a worker."""

@@ -33,6 +33,7 @@ from dali_proxy._loader.resume import (
     start_of_epoch,
     stateful_sampler,
 )
+from dali_proxy._loader.sample_costs import SampleCosts
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import this_thread
 from dali_proxy.pipeline._graph.location import warn_caller
@@ -81,7 +82,8 @@ class DataLoader(LoaderOptions):
             `distributed.environment`. It is 0 for iterable datasets. If the server has dataset workers, or servers in a
             cluster, it has no meaning for other datasets, and `prefetch_factor` is the number of batches in flight of
             each of these. If the server changes the number of its workers, as that of `serve` does, they read the
-            samples of map-style datasets for loaders without `num_workers`.
+            samples of map-style datasets for loaders without `num_workers`. With ``in_order=False``, batches of several
+            workers come as they are ready, each with the same data, and `state_dict` knows which have come.
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
@@ -122,6 +124,7 @@ class DataLoader(LoaderOptions):
         self.ragged = check_ragged(ragged)
         self.batch_transform = check_batch_transform(batch_transform)
         self._earlier_shapes = EarlierShapes()
+        self._sample_costs = SampleCosts()
         try:
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         except TypeError as error:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dali_proxy._consumer.produce import EarlierShapes
     from dali_proxy._consumer.ragged import Ragged
     from dali_proxy._loader.rescue import OnError
+    from dali_proxy._loader.sample_costs import SampleCosts
     from dali_proxy._server.server import DALIServer
 
 
@@ -27,3 +28,4 @@ class LoaderOptions(torch.utils.data.DataLoader[Any]):
     #: Whether the server reads the samples.
     _reads_in_server: bool
     _earlier_shapes: EarlierShapes
+    _sample_costs: SampleCosts

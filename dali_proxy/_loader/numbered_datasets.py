@@ -275,6 +275,7 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
             context.index = index
             samples.append(self.dataset[index])
             now = time.perf_counter()
+            context.seconds.append(now - before)
             if now - before > longest:
                 longest = now - before
                 context.slowest = index, longest

@@ -6,13 +6,17 @@ the same random numbers.
 
 from __future__ import annotations
 
+import heapq
 import logging
+import math
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -30,6 +34,7 @@ from dali_proxy._loader.inner_loader import InnerLoader, create_batch
 from dali_proxy._loader.numbered_datasets import NumberedDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.rescue import LOST
+from dali_proxy._loader.sample_costs import SampleCosts
 from dali_proxy._transport.endpoint import without_rank
 from dali_proxy.errors import ServerDiedError, WorkerDiedError
 from dali_proxy.pipeline._executor.available_memory import available_memory
@@ -47,7 +52,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dali_proxy")
 
 _EACH = 3  # batches in flight of each server or worker: one is read, one is in the pipeline, one is on its way
-
+_MOST = 16  # ... while the loop waits for the pipeline, or for a batch that takes so long that the others are done
+_AT_ONCE = 2  # batches that keep a worker busy: one is read, and another one waits
+_WAITS = 0.1  # part of its time in which a loop waits for results, from which more batches may help
+_SLOW = 1.0  # batches that a batch must begin earlier, from which no other waits behind it
 _PART = 4  # the part of the available memory that a pickled dataset may take: one of so many
 _READS = 2  # batches that this process reads in each step of the loop, at most
 
@@ -145,12 +153,15 @@ class PoolLoader(InnerLoader):
     Args:
         server: handle of the server.
         dataset: the wrapped dataset.
+        costs: what is known of the dataset's samples.
         **options: as for `InnerLoader`. `num_workers` has no meaning, and `worker_init_fn` refers to these processes.
     """
 
-    def __init__(self, server: DALIServer, dataset: NumberedDataset, **options: Any) -> None:
-        self._server = server
-        self._each = options.pop("prefetch_factor", None) or _EACH
+    def __init__(self, server: DALIServer, dataset: NumberedDataset, costs: SampleCosts, **options: Any) -> None:
+        self._server, self._costs = server, costs
+        prefetch_factor = options.pop("prefetch_factor", None)
+        self._each = prefetch_factor or _EACH
+        self._most = prefetch_factor or _MOST
         self._reads_once = bool(options.pop("persistent_workers", False))
         self._init = options.pop("worker_init_fn", None)
         for name in ("num_workers", "multiprocessing_context", "pin_memory_device"):
@@ -163,6 +174,8 @@ class PoolLoader(InnerLoader):
             self._stay("the loader has a worker_init_fn, for which it needs num_workers=1 or more")
         self._is_published = False  # whether the pickle is that of the current epoch
         self._size = 0  # bytes of the last result
+        self._inputs = 0  # bytes of the samples of the last batch
+        self._waited, self._since, self._count = 0.0, 0.0, 0  # seconds of waiting for so many results, and their begin
         self._seed = 0
 
     @property
@@ -201,10 +214,43 @@ class PoolLoader(InnerLoader):
         ready, of = (1, "that this process reads") if self.reads_now else (self.readers, f"of each {self.pool.member}")
         if not self._size:
             return InFlight(ready, "the first batches")
-        bound = max(self.pool.in_flight_bytes // self._size, 1)
-        if bound < ready * self._each:
-            return InFlight(bound, "in_flight_bytes")
-        return InFlight(ready * self._each, f"{self._each} {of}")
+        if self.bound < ready * self._each:
+            return InFlight(self.bound, "in_flight_bytes")
+        why = ", because the loop waits" if self._each > _EACH and self._most == _MOST else ""
+        return InFlight(ready * self._each, f"{self._each} {of}{why}")
+
+    @property
+    def bound(self) -> int:
+        """Number of batches that may be in flight at all; one for each worker before their size is known."""
+        if not self._size:
+            return max(self.readers, 1)
+        return max(min(self.pool.in_flight_bytes // (self._size + self._inputs), self._most * max(self.readers, 1)), 1)
+
+    def allow_more(self) -> None:
+        """Let more batches be in flight from now on, if their size is known."""
+        if self._size:
+            self._each = min(self._each + 1, self._most)
+
+    def note_wait(self, seconds: float) -> None:
+        # The pipeline runs more batches at once only if more are there, and keeps to that only if it is faster.
+        self._waited, self._count = self._waited + seconds, self._count + 1
+        if self._count < self.in_flight.batches:
+            return
+        now = time.monotonic()
+        if self._since and self._waited > _WAITS * (now - self._since):
+            self.allow_more()
+        self._waited, self._since, self._count = 0.0, now, 0
+
+    @property
+    def reach(self) -> int:
+        """Number of batches that one with slow samples may begin before its turn, at most."""
+        if not self.in_order:
+            return 0
+        return math.ceil(min(self._costs.farthest(self.readers), self._most * self.readers))
+
+    def ahead(self, numbered: NumberedIndices) -> float:
+        """Return how many batches before its turn a batch begins, because it has slow samples."""
+        return self._costs.ahead(numbered.indices, self.readers) if self.in_order else 0.0
 
     def _get_iterator(self) -> Any:
         if self._may_read_here:
@@ -223,7 +269,8 @@ class PoolLoader(InnerLoader):
             batch = self.read_here(numbered, seed)
             return _ReadHere(batch, cast("ConsumerClient", self._server.consumer).result_size(session))
         assert self._reader is not None
-        return self.pool.request(BatchRequest(*self._reader, numbered, seed, session))
+        slow = self.ahead(numbered) > _SLOW
+        return self.pool.request(BatchRequest(*self._reader, numbered, seed, session, slow=slow))
 
     def read_here(self, numbered: NumberedIndices, seed: int) -> CollatedBatch | FailedBatch:
         """Read a batch in this process, with the random numbers that a worker would draw.
@@ -239,13 +286,20 @@ class PoolLoader(InnerLoader):
         """Return the batch that has arrived, or raise its error."""
         self._size = batch.nbytes or self._size
         if isinstance(batch, _ReadHere):
-            return batch.batch
+            return self._measured(batch.batch)
         try:
-            return batch.result()
+            return self._measured(batch.result())
         except (*LOST, WorkerDiedError) as error:
             if self._server.cluster is not None:  # its pool has repeated the batch already
                 raise
             return FailedBatch(batch.request.numbered, error.with_traceback(None), None, self.pool.name)
+
+    def _measured(self, batch: Any) -> Any:
+        if isinstance(batch, CollatedBatch) and batch.cost is not None:
+            self._inputs = batch.cost.nbytes
+            seconds = np.frombuffer(batch.cost.samples, np.float32)
+            self._costs.note(batch.numbered.indices, seconds, batch.cost.seconds, self.readers)
+        return batch
 
     @deferred_signals
     def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
@@ -314,68 +368,130 @@ class PoolLoader(InnerLoader):
         return True
 
 
+@dataclass(eq=False)
+class _Drawn:
+    """A batch that the sampler has yielded, and that the loop hasn't taken.
+
+    Attributes:
+        numbered: its number and indices.
+        pending: the batch, once it is requested; or a `Pause` in its place.
+    """
+
+    numbered: NumberedIndices
+    pending: _Pending | Pause | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is requested, and hasn't arrived."""
+        return not (self.pending is None or isinstance(self.pending, Pause) or self.pending.done)
+
+
 class _PoolBatches(_BaseDataLoaderIter):
-    """One epoch of a `PoolLoader`."""
+    """One epoch of a `PoolLoader`.
+
+    As many batches are in flight as the loader allows. A batch with slow samples is requested before those that precede
+    it, as early as it must be to arrive in its turn. The loop gets all in order, unless the loader has no order.
+    """
 
     def __init__(self, loader: PoolLoader) -> None:
         super().__init__(loader)
         loader.pool.divide()
         self._loader = loader
-        self._in_flight: deque[_Pending | Pause] = deque()
+        self._drawn: deque[_Drawn] = deque()  # in order
+        #: Heap of those that aren't requested: when it is their turn, as a number of batches; their own number.
+        self._later: list[tuple[float, int, _Drawn]] = []
+        self._taken = 0  # number of batches that the loop has taken
+        self._requested = 0  # number of those in flight
         self._drawn_all = False
-        self._unread: NumberedIndices | None = None  # a signal handler raised while this process read it
 
     def _next_data(self) -> Any:
-        if not self._loader.asks_workers and self._in_flight:  # before a batch leaves the queue: a handler may raise
+        if not self._loader.asks_workers and self._requested:  # before a batch is taken: a handler may raise
             for _ in range(_READS):
                 self._request_next()
         self._loader.wait(self._has_next)
-        if not self._in_flight:
+        if not self._drawn:
             raise StopIteration
-        batch = self._next_done()
-        self._in_flight.remove(batch)
-        if isinstance(batch, Pause):
-            return batch
-        data = self._loader.take(batch)
+        drawn = self._next_done()
+        assert drawn is not None  # `_has_next` says so
+        self._drawn.remove(drawn)
+        self._taken += 1
+        if drawn.pending is None or isinstance(drawn.pending, Pause):
+            return drawn.pending
+        self._requested -= 1
+        data = self._loader.take(drawn.pending)
         self._request_more(reads=False)  # a handler that raised would lose this batch
         return pin_memory(data) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
     def _has_next(self) -> bool:
         self._request_more()
-        return self._next_done() is not None or (self._drawn_all and not self._in_flight)
+        if self._next_done() is not None or (self._drawn_all and not self._drawn):
+            return True
+        if self._has_idle_workers():
+            self._loader.allow_more()
+            self._request_more()
+        return False
 
-    def _next_done(self) -> Any:
-        batches = self._in_flight if not self._loader.in_order else list(self._in_flight)[:1]
-        return next((batch for batch in batches if isinstance(batch, Pause) or batch.done), None)
+    def _has_idle_workers(self) -> bool:
+        """Return whether workers may have nothing to do, because a slow batch is the next one."""
+        if (self._drawn_all and not self._later) or not (self._loader.in_order and self._loader.asks_workers):
+            return False
+        return sum(drawn.waits for drawn in self._drawn) < _AT_ONCE * self._loader.readers
+
+    def _next_done(self) -> _Drawn | None:
+        batches = islice(self._drawn, 1 if self._loader.in_order else None)
+        return next((drawn for drawn in batches if drawn.pending is not None and not drawn.waits), None)
 
     def _request_more(self, reads: bool = True) -> None:
         """Request batches until enough are in flight, or read one, if this process reads and none is in flight."""
         self._loader.pool.handle()
-        if not self._loader.asks_workers and (self._in_flight or not reads):
+        if not self._loader.asks_workers and (self._requested or not reads):
             return
         while self._request_next() and self._loader.asks_workers:
             pass
 
     def _request_next(self) -> bool:
         """Request the next batch, unless enough are in flight or the epoch ends. Return whether it did."""
-        if self._drawn_all or len(self._in_flight) >= self._loader.in_flight.batches:
+        drawn = self._choose()
+        if drawn is None:
             return False
-        if self._unread is None:
+        # A signal handler may raise while this process reads the batch: then it is read again.
+        drawn.pending = self._loader.request(drawn.numbered, int(self._base_seed))
+        self._requested += 1
+        return True
+
+    def _choose(self) -> _Drawn | None:
+        """Return the batch to request next; None if enough are in flight."""
+        limit = self._loader.in_flight.batches
+        self._draw(limit + self._loader.reach)
+        while self._later and self._later[0][-1].pending is not None:
+            heapq.heappop(self._later)
+        if not self._later:
+            return None
+        turn, _, drawn = self._later[0]
+        if turn - self._taken >= limit:
+            return None
+        if self._requested < self._loader.bound:
+            return drawn
+        first = self._drawn[0]  # the loop waits for it
+        return first if first.pending is None else None
+
+    def _draw(self, count: int) -> None:
+        """Draw batches from the sampler until so many are drawn that the loop hasn't taken."""
+        while not self._drawn_all and len(self._drawn) < count:
             try:
-                self._unread = next(self._sampler_iter)
+                drawn = _Drawn(next(self._sampler_iter))
             except StopIteration:
                 self._drawn_all = True
-                return False
-        numbered = self._unread
-        if isinstance(numbered.indices, Pause):
-            self._in_flight.append(numbered.indices)
-        else:
-            self._in_flight.append(self._loader.request(numbered, int(self._base_seed)))
-        self._unread = None
-        return True
+                return
+            number = self._taken + len(self._drawn)
+            self._drawn.append(drawn)
+            if isinstance(drawn.numbered.indices, Pause):
+                drawn.pending = drawn.numbered.indices
+            else:
+                heapq.heappush(self._later, (number - self._loader.ahead(drawn.numbered), number, drawn))
 
     @finalizer
     def __del__(self) -> None:
-        for batch in self._in_flight:
-            if not isinstance(batch, Pause):
-                batch.drop()
+        for drawn in self._drawn:
+            if drawn.pending is not None and not isinstance(drawn.pending, Pause):
+                drawn.pending.drop()

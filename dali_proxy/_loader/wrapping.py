@@ -72,7 +72,7 @@ def inner_loader(
     if not loader._reads_in_server:
         return InnerLoader(numbered, **options), sampler, state
     options["worker_init_fn"] = loader.worker_init_fn
-    return PoolLoader(loader.dali_server, numbered, **options), sampler, state
+    return PoolLoader(loader.dali_server, numbered, loader._sample_costs, **options), sampler, state
 
 
 def _sampling(loader: LoaderOptions, batch_sampler: Any, sampler: Any) -> dict[str, Any]:

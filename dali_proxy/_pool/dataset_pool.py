@@ -79,7 +79,8 @@ class PendingRead:
             ProxyError: it is too large.
         """
         data = pickle.dumps(self.request._replace(data=None), protocol=5)
-        self._number = self._consumer.read_batch(self.request.session, data, self.request.data, self.arrive)
+        request = self.request
+        self._number = self._consumer.read_batch(request.session, data, request.data, self.arrive, request.slow)
 
     def arrive(self, message: BatchRead, fds: tuple[int, ...]) -> None:
         """Store the answer."""

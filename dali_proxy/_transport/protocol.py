@@ -401,12 +401,14 @@ class ReadBatch(Message, frozen=True, kw_only=True):
         session: iterator that the batch belongs to.
         request: the pickled request. The server doesn't look at it.
         reader_nbytes: size of the pickled reader.
+        slow: whether the batch probably takes long, so that no other one should wait for the same worker.
     """
 
     number: U64
     session: U64
     request: Annotated[bytes, Meta(max_length=15 << 20)]
     reader_nbytes: U64
+    slow: bool = False
 
 
 class BatchRead(Message, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ class BatchContext(msgspec.Struct, eq=False):
         indices: dataset indices of the samples; None for an iterable dataset.
         index: dataset index that is being read; None if unknown.
         slowest: dataset index of the sample that took longest to read, and its seconds.
+        seconds: time that each sample took to read; empty if unknown.
         requests: number of requests submitted for this batch, which is also the view number of the next request.
         loops: number of loops over other loaders that have begun inside this batch.
         position: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
@@ -49,6 +50,7 @@ class BatchContext(msgspec.Struct, eq=False):
     global_batch: int | None = None
     tickets: dict[Any, Any] = {}
     slowest: tuple[Any, float] = (None, 0.0)
+    seconds: list[float] = []
 
     def epoch_of_loop(self) -> int:
         """Return an epoch number for a loop that begins inside this batch.

@@ -107,7 +107,7 @@ class Windows:
 class BoxWindows:
     """Draws windows.
 
-    The random numbers of a sample depend on the generator, on the number of windows drawn for the sample, and on its
+    The random numbers of a sample depend on the key, on the number of windows drawn for the sample, and on its
     position in the batch. They don't depend on how soon another sample got its window.
 
     Attributes:
@@ -136,13 +136,11 @@ class BoxWindows:
     total: int
     redraw: bool = True
 
-    def draw(
-        self, generator: np.random.Generator, boxes: Array, present: Array, extents: Array, crop: Array | None
-    ) -> Windows:
+    def draw(self, key: Array, boxes: Array, present: Array, extents: Array, crop: Array | None) -> Windows:
         """Draw a window for each sample.
 
         Args:
-            generator: generator of the batch.
+            key: key of the random numbers, two words.
             boxes: boxes as fractions of the image, low corners before high corners, (N, M, 2 D). Samples with fewer
                 than M boxes are padded.
             present: mask of the boxes that aren't padding, (N, M).
@@ -150,7 +148,6 @@ class BoxWindows:
             crop: extents of the windows in pixels, (N, D); None draws them.
         """
         count, axes = extents.shape
-        key = generator.integers(0, 1 << 64, 2, dtype=np.uint64)
         result = Windows(np.zeros((count, axes)), np.ones((count, axes)), present.copy(), np.zeros(count, bool))
         state = _State(boxes, present, extents, crop, result, np.full(count, -1.0), np.zeros(count, np.int64))
         if compiled is not None:

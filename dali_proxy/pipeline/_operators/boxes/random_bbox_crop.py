@@ -123,15 +123,15 @@ class RandomBBoxCropCpu(BatchOperator):
         self._known: dict[int, tuple[_BoxLayout, BoxWindows]] = {}  # by the number of axes
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        arguments, generator = batch.arguments(self.node), batch.generator(self.node)
+        arguments, numbers = batch.arguments(self.node), batch.random_numbers(self.node)
         packed = [data.rows() for data in inputs]
         if _are_alike(packed):
-            return self._crop(arguments, generator, range(batch.size), inputs, packed[0])
+            return self._crop(arguments, numbers.words(2), range(batch.size), inputs, packed[0])
         groups = _by_axes(inputs)
         results: dict[int, list[Any]] = {}
-        for samples in groups:
+        for samples, key in zip(groups, numbers.words((len(groups), 2)), strict=True):
             parts = [TensorListCPU([data.samples[sample] for sample in samples]) for data in inputs]
-            outputs = self._crop(arguments, generator, samples, parts, parts[0].rows())
+            outputs = self._crop(arguments, key, samples, parts, parts[0].rows())
             for number, output in enumerate(outputs):
                 column = results.setdefault(number, [None] * batch.size)
                 for sample, value in zip(samples, output.samples, strict=True):
@@ -141,7 +141,7 @@ class RandomBBoxCropCpu(BatchOperator):
     def _crop(
         self,
         arguments: Arguments,
-        generator: np.random.Generator,
+        key: Array,
         samples: Sequence[int],
         inputs: Sequence[TensorListCPU],
         packed: tuple[Array, Array] | None,
@@ -150,7 +150,7 @@ class RandomBBoxCropCpu(BatchOperator):
 
         Args:
             arguments: arguments of the batch.
-            generator: generator of the batch.
+            key: key of their random numbers, two words.
             samples: positions of the samples in the batch.
             inputs: boxes of these samples, and possibly labels.
             packed: the rows of these boxes, and the number of boxes of each sample.
@@ -175,7 +175,7 @@ class RandomBBoxCropCpu(BatchOperator):
 
         extents, crop = (self._extents(arguments, name, axes, samples) for name in ("input_shape", "crop_shape"))
         pixels = np.ones((len(samples), axes)) if extents is None else extents
-        windows = drawing.draw(generator, boxes, present, pixels, crop)
+        windows = drawing.draw(key, boxes, present, pixels, crop)
         if not (windows.fits.all() or self.node.argument("quiet")):
             warnings.warn(
                 "fn.random_bbox_crop: no window fits after total_num_attempts; using the best one", stacklevel=2
@@ -184,7 +184,7 @@ class RandomBBoxCropCpu(BatchOperator):
         kept = layout.write(windows.move(boxes)).astype(np.float32)
         if crop is not None:
             anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
-        outputs = [TensorListCPU(anchors.astype(np.float32)), TensorListCPU(shapes.astype(np.float32))]
+        outputs = [TensorListCPU.from_dense(each.astype(np.float32)) for each in (anchors, shapes)]
         outputs.append(TensorListCPU.from_rows(kept, counts))
         if len(inputs) > 1:
             outputs.append(windows.select(inputs[1], present))

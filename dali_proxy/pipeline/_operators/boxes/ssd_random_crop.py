@@ -67,7 +67,7 @@ class SSDRandomCrop(BatchOperator):
             attempts=max(1, self.node.argument("num_attempts")),
             total=-1,
             redraw=False,
-        ).draw(batch.generator(self.node), padded, present, extents, None)
+        ).draw(batch.random_numbers(self.node).words(2), padded, present, extents, None)
         sizes = np.array([image.shape[1::-1] for image in images])
         first = (windows.anchors * sizes).astype(int).tolist()
         last = np.rint((windows.anchors + windows.shapes) * sizes).astype(int).tolist()

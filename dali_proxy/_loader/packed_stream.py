@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from torch.utils.data import Dataset
 from dali_proxy._loader.numbered_streams import state_of
 from dali_proxy._loader.packing_plan import PackingPlan, SampleSizes
 from dali_proxy._loader.window_sampler import WindowSampler
+from dali_proxy.pipeline.errors import ArgumentMismatchError
 
 
 class PackedStream(WindowSampler):
@@ -27,7 +29,8 @@ class PackedStream(WindowSampler):
     and any number of workers. A run may resume with other numbers: load the `state_dict` of any rank into the loaders
     of all ranks. The state says where the window begins, and its samples are read once more. This takes the state of
     the dataset or its iterator, if it has `state_dict` and `load_state_dict`; otherwise the stream is read again from
-    its beginning.
+    its beginning. The state also has a checksum of the window's lengths, so a stream that returns other samples after a
+    resume is an error.
 
     Args:
         dataset: iterable of samples, such as an `IterableDataset`. If it has `set_epoch`, that is called.
@@ -37,6 +40,8 @@ class PackedStream(WindowSampler):
         transform: function that returns the sample for the batch, given a sample of the stream. Workers call it, with
             the proxy.
         window: number of batches that are planned together.
+        stateful: whether to resume by the state of the dataset. Pass False if its state isn't exact, as with `shuffle`
+            of Hugging Face's iterable datasets, which leave the buffer out: the stream is then read again.
         seed: seed of the order of a window's batches.
         ranks: the number of batches of a window is a multiple of it; by default, as for `PackedBatchSampler`.
         rank: number of this rank; by default, that of `distributed.environment` when an epoch begins.
@@ -44,6 +49,7 @@ class PackedStream(WindowSampler):
 
     Raises:
         ArgumentValueError: a number isn't positive; or, when it is read: a sample has more than `tokens` tokens.
+        ArgumentMismatchError: when it is read: the stream doesn't return the samples of the run that is resumed.
 
     Attributes:
         dataset: dataset for the loader: it returns the transformed samples of a batch of this sampler.
@@ -55,7 +61,10 @@ class PackedStream(WindowSampler):
         >>> loader = DataLoader(server, stream.dataset, batch_sampler=stream, num_workers=4)  # doctest: +SKIP
     """
 
-    _beginning: ClassVar[Mapping[str, Any]] = {"window_batch": 0, "window_sample": 0, "stream": None, "iterator": None}
+    _beginning: ClassVar[Mapping[str, Any]] = {
+        **{"window_batch": 0, "window_sample": 0, "window_lengths": None},
+        **{"stream": None, "iterator": None},
+    }
 
     def __init__(
         self,
@@ -66,6 +75,7 @@ class PackedStream(WindowSampler):
         cost: Callable[[Any], Any] | None = None,
         transform: Callable[[Any], Any] | None = None,
         window: int = 32,
+        stateful: bool = True,
         seed: int = 0,
         ranks: int | None = None,
         rank: int | None = None,
@@ -73,7 +83,7 @@ class PackedStream(WindowSampler):
     ) -> None:
         super().__init__(ranks, rank, world_size, tokens=tokens, window=window)
         self._stream, self._tokens, self._window, self._seed = dataset, tokens, window, seed
-        self._length, self._cost = length, cost
+        self._length, self._cost, self._stateful = length, cost, stateful
         self.dataset = StreamSamples(transform)
 
     @property
@@ -87,24 +97,37 @@ class PackedStream(WindowSampler):
         held: list[tuple[StreamSample, int]] = []
         begin = place["window_sample"]
         while True:
-            self._read(samples, held, begin, 1.0)
+            ended = self._read(samples, held, begin, 1.0)
+            lengths = _checksum(held)
+            if place["window_lengths"] not in (None, lengths):
+                raise ArgumentMismatchError(
+                    f"the stream doesn't return the samples of the run that is resumed, from its sample {begin} on: "
+                    "it must return the same in each run; if its state leaves something out, such as the buffer of a "
+                    "shuffle, pass stateful=False"
+                )
             if not held:
                 return
             batches = self._packed(held, number)
             begin, held = begin + len(held), []
-            states = {"stream": copy.deepcopy(state_of(self._stream)), "iterator": copy.deepcopy(state_of(samples))}
             end = number + len(batches)
-            behind = {"window_batch": end, "window_sample": begin, **states}
+            behind = {"window_batch": end, "window_sample": begin}
+            if self._stateful and not ended:  # streams that have ended begin again
+                states = {"stream": state_of(self._stream), "iterator": state_of(samples)}
+                behind.update(copy.deepcopy(states))
             for each in range(max(number, position), end):
                 # The next window is read in parts, so that no batch waits for all of it.
                 self._read(samples, held, begin, (each + 1 - number) / len(batches))
-                yield batches[each - number], place if each + 1 < end else behind
-            number, place = end, behind
+                if each + 1 == end:
+                    place = {**behind, "window_lengths": _checksum(held)}
+                yield batches[each - number], place
+            number = end
 
     def _samples(self, place: dict[str, Any]) -> Iterator[Any]:
         """Return an iterator over the stream, at the place of a window."""
         if callable(set_epoch := getattr(self._stream, "set_epoch", None)):
             set_epoch(self.epoch)
+        if not self._stateful:
+            place = {**place, "stream": None, "iterator": None}
         if place["stream"] is not None:
             self._stream.load_state_dict(copy.deepcopy(place["stream"]))
         samples: Any = iter(self._stream)
@@ -115,12 +138,16 @@ class PackedStream(WindowSampler):
         found: Iterator[Any] = samples
         return found
 
-    def _read(self, samples: Iterator[Any], held: list[tuple[StreamSample, int]], begin: int, share: float) -> None:
-        """Read samples until they fill a share of a window. The first one has the position `begin` in the stream."""
+    def _read(self, samples: Iterator[Any], held: list[tuple[StreamSample, int]], begin: int, share: float) -> bool:
+        """Read samples until they fill a share of a window; return whether the stream has ended.
+
+        The first one has the position `begin` in the stream.
+        """
         room = share * self._window * self._tokens * _FULL - sum(length for _, length in held)
         while room > 0 and (sample := next(samples, _END)) is not _END:
             held.append((StreamSample(begin + len(held), sample), int(self._length(sample))))
             room -= held[-1][1]
+        return room > 0
 
     def _packed(self, held: list[tuple[StreamSample, int]], number: int) -> list[list[int]]:
         costs = None if self._cost is None else [self._cost(each.sample) for each, _ in held]
@@ -161,6 +188,10 @@ class StreamSamples(Dataset[Any]):
 
     def __getitem__(self, index: StreamSample) -> Any:
         return index.sample if self._transform is None else self._transform(index.sample)
+
+
+def _checksum(held: Sequence[tuple[StreamSample, int]]) -> int:
+    return zlib.crc32(np.array([length for _, length in held], np.int64).data)
 
 
 _END = object()

@@ -79,6 +79,13 @@ class _Iterator:
         self.position = state["position"]
 
 
+class ForgetfulStream(StatefulStream):
+    """A stream whose state leaves out a sample that it has read ahead, as the buffer of a shuffle."""
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": min(self.position + 1, COUNT)}
+
+
 def length(sample: Any) -> int:
     return len(sample["input_ids"])
 
@@ -133,8 +140,69 @@ def test_batches_are_the_same_for_any_number_of_ranks_and_workers(
     assert epoch(made) == expected
 
 
+def dealt(streams: list[Any]) -> list[tuple[int, list[tuple[int, str]]]]:
+    """Return number, positions and hashes of the samples of all ranks' batches, in order."""
+    found = []
+    for step in itertools.zip_longest(*streams):
+        for batch in step:
+            samples = [(int(each), hashlib.sha256(str(each.sample).encode()).hexdigest()) for each in batch]
+            found.append((batch.global_batch, samples))
+    return found
+
+
 @pytest.mark.parametrize("kind", [Stream, StatefulStream, StatefulIterator])
-@pytest.mark.parametrize(("steps", "before", "after"), [(2, (2, 1), (4, 0)), (5, (4, 0), (1, 2)), (8, (1, 1), (2, 0))])
+def test_every_number_of_ranks_continues_every_other(kind: type[Stream]) -> None:
+    def streams(ranks: int, state: dict[str, Any] | None = None) -> list[PackedStream]:
+        made = [packed(kind, ranks=8, rank=rank, world_size=ranks) for rank in range(ranks)]
+        for each in made if state is not None else []:
+            each.load_state_dict(state or {})
+        return made
+
+    expected = dealt(streams(1))
+    assert len(expected) == 32
+    for before, after, steps in itertools.product((1, 2, 4, 8), (1, 2, 4, 8), (0, 1, 3)):
+        stopped = streams(before)
+        done = dealt([itertools.islice(each, steps) for each in stopped])
+        states = [each.state_dict() for each in stopped]
+        assert states == states[:1] * before
+        made = done + dealt(streams(after, states[-1]))
+        whole = 32 - (32 - before * steps) % after  # the last step divides batches if there are too few for its ranks
+        assert made[:whole] == expected[:whole]
+        rest, other = (sorted(each for _, batch in batches[whole:] for each in batch) for batches in (made, expected))
+        assert rest == other
+
+
+def test_run_may_stop_several_times() -> None:
+    expected, found = dealt([packed(StatefulStream)]), []
+    state: dict[str, Any] | None = None
+    for ranks in (4, 1, 1, 2, 4, 2, 1, 1, 2):  # the last one finds nothing left
+        made = [packed(StatefulStream, rank=rank, world_size=ranks) for rank in range(ranks)]
+        for each in made if state is not None else []:
+            each.load_state_dict(state or {})
+        found += dealt([itertools.islice(each, 2) for each in made])
+        state = made[0].state_dict()
+    assert found == expected
+
+
+@pytest.mark.parametrize("steps", [12, 16])
+def test_stream_that_does_not_resume_exactly_is_an_error(steps: int) -> None:
+    stopped = packed(ForgetfulStream)
+    for _ in zip(range(steps), stopped, strict=False):
+        pass
+    resumed = packed(ForgetfulStream)
+    resumed.load_state_dict(stopped.state_dict())
+    with pytest.raises(ArgumentMismatchError, match=r"the run that is resumed, .* pass stateful=False"):
+        list(resumed)
+    resumed = packed(ForgetfulStream, stateful=False)
+    resumed.load_state_dict(stopped.state_dict())
+    assert list(resumed) == list(packed())[steps:]
+
+
+@pytest.mark.parametrize("kind", [Stream, StatefulStream, StatefulIterator])
+@pytest.mark.parametrize(
+    ("steps", "before", "after"),
+    [(2, (2, 1), (4, 0)), (5, (4, 0), (1, 2)), (8, (1, 1), (2, 0)), (2, (8, 0), (4, 1)), (8, (1, 0), (8, 0))],
+)
 def test_run_resumes_with_other_numbers_of_ranks_and_workers(
     server: DALIServer,
     expected: list[str],

@@ -1,0 +1,1 @@
+"""Benchmarks of random frames of robots' videos: ``python -m benchmarks.video_pool --help``."""

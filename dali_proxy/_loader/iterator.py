@@ -118,7 +118,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
         self._failure: Exception | None = None  # that wasn't raised yet
         self._ends = False  # whether the next call raises `StopIteration`
-        self._server.note_pause()
+        self._server.controller.pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:
         """Set the sampler's epoch if this resumes, or if the sampler follows the loader. Return its current epoch."""
@@ -251,7 +251,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             if self._is_first:
                 times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
                 self._has_new_workers = False
-            self._server.note_batch(consumer, self._earlier_shapes, self._loop.stays)
+            self._server.controller.take(consumer, self._earlier_shapes, self._loop.stays)
             self._loop.note_result(self._results.nbytes, result_wait, self._results.on_gpu)
             self._is_first = False
             return batch, arrived.numbered, arrived.position
@@ -363,7 +363,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     def close(self) -> None:
         """End the epoch. Drop its unused batches."""
-        self._server.note_pause()
+        self._server.controller.pause()
         if not self._persistent:
             self._loop.end()
             self._close_session()

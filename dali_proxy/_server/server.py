@@ -6,10 +6,9 @@ import copy
 import inspect
 import os
 import secrets
-import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from dali_proxy._common.latency import Latency
 from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._host import HOSTS, AttachedHost, HostOptions, Name, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
+from dali_proxy._server.controller import Controller
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
 from dali_proxy._server.limits import (
@@ -35,7 +35,6 @@ from dali_proxy._server.limits import (
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.naming import as_name, described
 from dali_proxy._server.placement import Placement, Placing, depends_on_order
-from dali_proxy._server.pool_sizing import PoolSizing
 from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function, new_endpoint
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
     from dali_proxy._pool.dataset_pool import DatasetPool
     from dali_proxy._worker.proxy import Proxy
 
-_REPORT_INTERVAL = 0.5  # seconds
 #: Attributes that follow from the pipeline.
 _OF_PIPELINE = ("pipeline", "given_seed", "seed", "_device_id", "_placing", "_remote")
 
@@ -183,10 +181,8 @@ class DALIServer:
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
         self.num_workers = num_workers
-        self._sizing: PoolSizing | None = None  # of "auto", while the server runs
         self.stops, self.stopped = 0, False  # number of calls of `stop`; whether there was one since the last start
         self.loop_times, self.losses = LoopTimes(), Losses()
-        self._report_at = 0.0  # time of the next report of the loops
         self._unclaimed_bytes = unclaimed_bytes
         self._earlier_shapes = EarlierShapes()  # for `produce_data`
         self._copied = False  # whether it was pickled
@@ -198,7 +194,12 @@ class DALIServer:
     def _live(self, life: Life) -> None:
         self._life = life
         self._lock = new_rlock(Level.SERVER, "server")
+        self.controller = self._new_controller()
         Finalizer(self, partial(life.stop, "its handle is gone"))
+
+    def _new_controller(self) -> Controller:
+        weak = weakref.proxy(self)  # else the server would run until the garbage collector does
+        return Controller(self.loop_times, self.losses, self._life, self._placing, partial(getattr, weak, "consumer"))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -337,53 +338,17 @@ class DALIServer:
                         self._name = replace(self._name, attaches=True)  # later, other jobs may have restarted it
                     else:
                         self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
-                    if self.num_workers == "auto":
-                        weak = weakref.proxy(self)  # else the server would run until the garbage collector does
-                        self._sizing = PoolSizing(self.loop_times, self._life, partial(getattr, weak, "consumer"))
-                    elif self._life.dataset_workers is not None:
+                    if self._life.dataset_workers is not None and self.num_workers != "auto":
                         self._life.dataset_workers.begin(self.endpoint, self.num_workers)
                     if any(self._placing.device_stages):
                         _ = self.consumer  # raises now if something is missing in this process
-                    self._placing.begin_trial(self._choose, self._refused)
+                    self.controller = self._new_controller()
+                    self.controller.begin(self.num_workers == "auto")
                 self._life.failure = ""
             except BaseException as error:
                 self._life.stop("it couldn't start")
                 self._life.failure = f"{type(error).__name__}: {error}"
                 raise
-
-    def _choose(self, number: int, measured: bool) -> None:
-        with suppress(ProxyError):  # the server is gone: the loop raises that
-            self.consumer.place(number, measured)
-
-    def _refused(self, number: int) -> str:
-        with suppress(ProxyError):
-            return self.consumer.refused.get(number, "")
-        return ""
-
-    def note_batch(self, consumer: ConsumerClient | ClusterConsumer, loader: object, stays: str | None) -> None:
-        """Record that a loop of this process has taken a batch. For `stays`, see `InnerLoader`."""
-        if self._sizing is not None and stays is not None and self.owned and self._placing.is_settled:
-            with suppress(ProxyError):  # the server is gone: the loop raises that
-                self._sizing.take(loader, stays)
-        if time.monotonic() > self._report_at:
-            self._report_loops()
-        if self._placing.trial is not None:
-            self._placing.trial.take(consumer.variant, consumer.computed)
-
-    def note_pause(self) -> None:
-        """Record that a loop of this process begins or ends."""
-        self.loop_times.pause()
-        self._report_loops(0.0)  # the next batch begins a measurement
-        if self._placing.trial is not None:
-            self._placing.trial.pause()
-
-    def _report_loops(self, interval: float = _REPORT_INTERVAL) -> None:
-        """Send the counters of this process's loops to the server, for monitors in other processes."""
-        self._report_at = time.monotonic() + interval
-        consumer = self._life.consumers.get(os.getpid())
-        if consumer is None or consumer.ended:
-            return
-        consumer.report_loops(self.loop_times.report(self.losses, self.placement, self._placing.reason))
 
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
@@ -593,7 +558,7 @@ class DALIServer:
 
     def __getstate__(self) -> dict[str, Any]:
         self._copied = True
-        dropped = ("pipeline", "_life", "_lock", "_remote", "_sizing", "proxy", "_dataset_pool")
+        dropped = ("pipeline", "_life", "_lock", "_remote", "controller", "proxy", "_dataset_pool")
         return {
             **{name: value for name, value in vars(self).items() if name not in dropped},
             "endpoint": self.endpoint,
@@ -602,7 +567,7 @@ class DALIServer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         endpoint = state.pop("endpoint")
         vars(self).update(state)
-        self._remote = self._sizing = None
+        self._remote = None
         self._live(Life(endpoint, owner=0))
 
     def __repr__(self) -> str:

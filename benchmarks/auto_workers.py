@@ -1,6 +1,6 @@
 """Compare the number of dataset workers that a server chooses with the loader's best `num_workers`: rate and cost.
 
-``python -m benchmarks.auto_workers`` runs six kinds of work. Each server runs in its own process, for a while until
+``python -m benchmarks.auto_workers`` runs seven kinds of work. Each server runs in its own process, for a while until
 "auto" has settled. Then the servers take turns, so that the load of other programs concerns all of them. Nothing
 trains: the loop only takes batches.
 """
@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import psutil
 from PIL import Image
@@ -97,6 +98,13 @@ def views() -> Any:
 
 
 @pipeline_def
+def clips() -> Any:
+    """Decode and resize all frames of a short video."""
+    frames = fn.experimental.decoders.video(fn.external_source(name="file"), device="cpu")
+    return fn.resize(frames, size=(112, 112))
+
+
+@pipeline_def
 def arrays() -> Any:
     """Do nearly nothing."""
     return fn.external_source(name="x") + 1
@@ -109,6 +117,7 @@ def _options(batch_size: int) -> dict[str, Any]:
 WORKS = {
     "JPEG": Work(32, lambda size: images(**_options(size)), suffix="jpg"),
     "PNG": Work(32, lambda size: images(**_options(size)), suffix="png"),
+    "video": Work(8, lambda size: clips(**_options(size)), suffix="mp4"),
     "SimCLR": Work(32, lambda size: views(**_options(size)), suffix="jpg"),
     "5 ms, waiting": Work(16, lambda size: arrays(**_options(size)), 0.005),
     "5 ms, computing": Work(16, lambda size: arrays(**_options(size)), 0.005, True),
@@ -117,7 +126,7 @@ WORKS = {
 
 
 def write_images(folder: str) -> None:
-    """Write files of 256 x 256 smooth random pixels as JPEG and PNG."""
+    """Write files of 256 x 256 smooth random pixels as JPEG and PNG, and as videos of 16 frames."""
     random = np.random.default_rng(1)
     for number in range(FILES):
         small = Image.fromarray(random.integers(0, 256, (16, 16, 3), np.uint8))
@@ -126,6 +135,14 @@ def write_images(folder: str) -> None:
             file = io.BytesIO()
             image.save(file, {"jpg": "JPEG", "png": "PNG"}[suffix])
             Path(folder, f"{number:03}.{suffix}").write_bytes(file.getvalue())
+        with av.open(str(Path(folder, f"{number:03}.mp4")), "w") as clip:
+            stream = clip.add_stream("libx264", rate=30, options={"preset": "veryfast"})
+            (stream.width, stream.height), stream.pix_fmt = (192, 192), "yuv420p"
+            frame: Any = av.VideoFrame  # PyAV declares no types here
+            for left in range(16):
+                shown = image.crop((4 * left, left, 4 * left + 192, left + 192))
+                clip.mux(stream.encode(frame.from_image(shown)))
+            clip.mux(stream.encode())
 
 
 def run(name: str, folder: str, num_workers: Any, orders: Connection) -> None:

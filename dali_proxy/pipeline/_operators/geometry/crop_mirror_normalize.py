@@ -340,11 +340,13 @@ class CropMirrorNormalizeGpu(PixelOperator):
         return PixelChoices(options, pixels)
 
     def _mirrored(self, pixels: PixelExpression, crop: CropNormalization) -> PixelExpression:
-        settings, channels = crop.settings, padded_channels(pixels.channels, crop.settings.pad)
-        fill = np.broadcast_to(np.asarray(settings.fill, np.float64), channels)
+        settings, pixels = crop.settings, pixels.named(crop.settings.layout)
+        window = (crop.starts, crop.extents, crop.mirror, crop.scale, crop.bias)
+        if not settings.pad and settings.policy != "pad":
+            return _cut(pixels, *window, None, settings.dtype).transposed(settings.output_layout)
+        fill = np.broadcast_to(np.asarray(settings.fill, np.float64), padded_channels(pixels.channels, settings.pad))
         own = fill[: pixels.channels] if settings.policy == "pad" else None
-        pixels, arguments = pixels.named(settings.layout), (crop.mirror, crop.scale, crop.bias, own, settings.dtype)
-        result = _cut(pixels, crop.starts, crop.extents, *arguments)
+        result = _cut(pixels, *window, own, settings.dtype)
         return result.with_channels(fill[pixels.channels :]).transposed(settings.output_layout)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from dali_proxy.pipeline._declaration import Input, declare_operator, implements
-from dali_proxy.pipeline._operator_api.batch import Batch
+from dali_proxy.pipeline._graph.graph import GraphNode
+from dali_proxy.pipeline._operator_api.batch import ArgumentCache, Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
-from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
+from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
 from dali_proxy.pipeline._operators.geometry.gpu_windows import GpuWindows, WindowGpu
@@ -131,25 +132,42 @@ class SliceCpu(SampleOperator[_State]):
         )
 
 
+@dataclass(frozen=True)
+class _Settings:
+    windows: SliceWindows
+    policy: str
+    fill: tuple[float, ...]
+    channel_axis: int | None
+    dtype: np.dtype[Any] | None
+
+
 @implements(SLICE, "gpu")
 class SliceGpu(WindowGpu):
     """Cuts the same windows out of a batch; anchors and shapes must be on the CPU."""
 
     traits = replace(WindowGpu.traits, only_launches=False)
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._settings = ArgumentCache(node, self._read)
+
+    def _read(self, batch: Batch, layout: str, ndim: int, inputs: int) -> _Settings:
+        arguments = batch.arguments(self.node)
+        windows = SliceWindows(arguments, batch.size, layout, ndim, _check_inputs(inputs))
+        fill = arguments.constant("fill_values")
+        policy = canonical_policy(arguments.constant("out_of_bounds_policy"))
+        return _Settings(windows, policy, fill, _channel_axis(windows.layout, fill), output_dtype(self.node))
+
     def windows(
         self, batch: Batch, layout: str, shapes: Array, dtype: np.dtype[Any], bounds: Sequence[Any]
     ) -> GpuWindows:
-        arguments = batch.arguments(self.node)
-        windows = SliceWindows(arguments, batch.size, layout, shapes.shape[1], _check_inputs(1 + len(bounds)))
-        starts, extents = self._locate(windows, shapes, bounds)
-        fill = arguments.constant("fill_values")
-        channel_axis = _channel_axis(windows.layout, fill)
+        settings = self._settings.get(batch, layout, shapes.shape[1], 1 + len(bounds))
+        starts, extents = self._locate(settings.windows, shapes, bounds)
+        fill, channel_axis = settings.fill, settings.channel_axis
         if len(fill) > 1:
             for channels in set(extents[:, channel_axis].tolist()):
                 check_fill_values(fill, channels)
-        policy = canonical_policy(arguments.constant("out_of_bounds_policy"))
-        return GpuWindows(starts, extents, policy, fill, layout, channel_axis, output_dtype(self.node))
+        return GpuWindows(starts, extents, settings.policy, fill, layout, channel_axis, settings.dtype)
 
     def _locate(self, windows: SliceWindows, shapes: Array, inputs: Sequence[Any]) -> tuple[Array, Array]:
         for bound in inputs:

@@ -145,8 +145,8 @@ class TensorListCPU(TensorListBase):
         self._dense = self._samples = self._table = None
         self._blocks: Sequence[Array] = ()
         self._homes: Array | None = None
-        #: Table, rows and counts of a batch from `from_rows`, as long as it has that table.
-        self._rows: tuple[Samples, Array, Array] | None = None
+        #: Rows and counts of a batch from `from_rows`.
+        self._rows: tuple[Array, Array] | None = None
         self._contiguous, self._packed = contiguous, None
         if type(source) is not np.ndarray:
             source = opened(source)
@@ -217,6 +217,8 @@ class TensorListCPU(TensorListBase):
             InputTypeError: the batches differ in dtype, number of dimensions or layout.
         """
         arrays = [batch.small_array() for batch in batches]
+        for batch in batches:
+            batch._place_rows()
         layout = batches[0].layout()
         if any(batch.layout() != layout for batch in batches):
             raise InputTypeError(f"the batches have the layouts {', '.join(repr(each.layout()) for each in batches)}")
@@ -288,16 +290,33 @@ class TensorListCPU(TensorListBase):
         if len(counts) and (counts == counts[0]).all():
             dense = rows.reshape(len(counts), counts[0], *rows.shape[1:])
             return cls.from_dense(dense, check_layout(layout, rows.ndim, "TensorListCPU"))
+        result = cls._bare(rows.dtype, rows.ndim, check_layout(layout, rows.ndim, "TensorListCPU"))
+        result._rows = rows, counts
+        return result
+
+    def _place_rows(self) -> None:
+        """Make the table of a batch from `from_rows`, which most operators don't need."""
+        if self._rows is None or self._table is not None:
+            return
+        rows, counts = self._rows
         shapes = np.empty((len(counts), rows.ndim), np.int64)
         shapes[:, 0], shapes[:, 1:] = counts, rows.shape[1:]
         starts = rows.ctypes.data + (np.cumsum(counts) - counts) * rows.strides[0]
-        table = Samples.contiguous(starts, shapes, rows.dtype)
-        result = cls.from_table(table, [rows.reshape(-1).view(np.uint8)], layout=layout)
-        result._rows = table, rows, counts
-        return result
+        self._blocks = [rows.reshape(-1).view(np.uint8)]
+        self._table = Samples.contiguous(starts, shapes, rows.dtype)  # last: other threads look for it
+
+    def table(self) -> Samples:
+        self._place_rows()
+        return super().table()
+
+    def reinterpret(self, new_type: DALIDataType) -> None:
+        self._place_rows()
+        self._rows = None
+        super().reinterpret(new_type)
 
     def interiors(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> TensorListCPU:
         """Return arrays of one shape that begin at an offset, in bytes, in each sample of a batch from `from_table`."""
+        self._place_rows()
         assert self._table is not None
         shapes = np.empty((len(self), len(shape)), np.int64)
         shapes[:] = shape
@@ -314,9 +333,9 @@ class TensorListCPU(TensorListBase):
         if self._dense is not None:
             count, each, *rest = self._dense.shape
             return self._dense.reshape(count * each, *rest), np.full(count, each)
+        if self._rows is not None:
+            return self._rows
         table = self._table
-        if self._rows is not None and self._rows[0] is table:
-            return self._rows[1:]
         if table is not None and len(self._blocks) == 1 and not (table.shapes[:, 1:] != table.shapes[0, 1:]).any():
             ends, block = table.pointers + table.sizes, self._blocks[0]
             if (table.pointers[1:] == ends[:-1]).all():
@@ -339,6 +358,7 @@ class TensorListCPU(TensorListBase):
     @property
     def homes(self) -> Array | None:
         """Index of each sample's block of memory, (N,) integers; None if the batch has no blocks."""
+        self._place_rows()
         if self._homes is None and len(self._blocks) == 1:
             self._homes = np.zeros(len(self), np.int64)
         return self._homes
@@ -358,6 +378,7 @@ class TensorListCPU(TensorListBase):
     @property
     def read_only(self) -> bool:
         """Whether other batches may use its memory, so that nothing may be written to it."""
+        self._place_rows()
         arrays = self._blocks or (self.samples if self._dense is None else [self._dense])
         return not all(array.flags.writeable for array in arrays)
 
@@ -390,6 +411,8 @@ class TensorListCPU(TensorListBase):
         """Size of the data in bytes."""
         if self._dense is not None:
             return int(self._dense.nbytes)
+        if self._rows is not None:
+            return int(self._rows[0].nbytes)
         if self._table is not None:
             return self._table.nbytes
         return sum(map(_NBYTES, self.samples))
@@ -398,12 +421,17 @@ class TensorListCPU(TensorListBase):
         """Return the shapes of the samples."""
         if self._dense is not None:
             return [self._dense.shape[1:]] * len(self._dense)
+        if self._rows is not None:
+            rows, counts = self._rows
+            return [(count, *rows.shape[1:]) for count in counts.tolist()]
         if self._samples is None and self._table is not None:
             return [tuple(shape) for shape in self._table.shapes.tolist()]
         return [sample.shape for sample in self.samples]
 
     def is_dense_tensor(self) -> bool:
         """Return whether all samples have the same shape, so that the batch can be one tensor."""
+        if self._rows is not None:
+            return len(self._rows[1]) < 2  # `from_rows` makes dense batches of samples of one shape
         if self._table is not None:
             shapes = self._table.shapes
             return len(shapes) < 2 or bool((shapes == shapes[0]).all())
@@ -512,6 +540,8 @@ class TensorListCPU(TensorListBase):
     def __len__(self) -> int:
         if self._samples is not None:
             return len(self._samples)
+        if self._rows is not None:
+            return len(self._rows[1])
         return len(self.samples if self._table is None else self._table.pointers)
 
     def __iter__(self) -> Iterator[TensorCPU]:
@@ -525,6 +555,7 @@ class TensorListCPU(TensorListBase):
     def _flat(self, library: Any) -> Array:
         _ = self.samples  # creates the arrays of a batch from a table
         flat: Array = super()._flat(library)
+        self._rows = None
         if self._packed is not None:  # the samples aren't in the blocks any more
             self._blocks, self._homes = (), None
         return flat

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib
 import weakref
@@ -263,3 +264,27 @@ def test_batches_in_blocks_are_concatenated_without_work_per_sample() -> None:
     assert joined._samples is None
     assert joined.table().is_contiguous()
     assert [sample.tolist() for sample in joined.samples] == [[0, 1], [2, 3, 4], [5], [6, 7, 8, 9], [10]]
+
+
+@pytest.mark.parametrize("counts", [[2, 0, 3], [2, 2], [4]])
+@pytest.mark.parametrize(
+    "read",
+    [
+        len,
+        TensorListCPU.shape,
+        TensorListCPU.is_dense_tensor,
+        lambda batch: batch.nbytes,
+        lambda batch: [each.tolist() for each in batch.samples],
+        lambda batch: batch.table().shapes.tolist(),
+        lambda batch: [each.tolist() for each in TensorListCPU.concatenate([batch, batch]).samples],
+        lambda batch: [each.tolist() for each in copy.copy(batch).samples],
+        lambda batch: batch.reinterpret(types.INT32) or [batch.rows() and batch.rows()[0].dtype, batch.samples],
+        lambda batch: [batch.data_ptr() and batch.samples, batch.rows() and batch.rows()[0]],
+    ],
+    ids=["len", "shape", "dense", "nbytes", "samples", "table", "concatenate", "copy", "reinterpret", "data_ptr"],
+)
+def test_batch_of_rows_is_like_one_of_samples(counts: list[int], read: Callable[[TensorListCPU], Any]) -> None:
+    numbers = np.arange(3 * sum(counts), dtype=np.float32).reshape(-1, 3)
+    samples = np.split(numbers, np.cumsum(counts)[:-1])
+    made = TensorListCPU.from_rows(numbers, np.array(counts, np.int64))
+    np.testing.assert_equal(read(made), read(TensorListCPU([each.copy() for each in samples])))

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.packing.samples import Drawn, draw
 from dali_proxy import PackedBatchSampler
 
-__all__ = ["measure_plans"]
+__all__ = ["heaviest_by_count", "measure_plans"]
 
 _RANKS = (1, 2, 4, 8)
 _STOP = 37  # steps of 8 ranks before the run resumes
@@ -34,7 +34,7 @@ def measure_plans(count: int, tokens: int, seed: int = 0) -> dict[str, Any]:
     result["microseconds_per_sample"] = round(seconds / count * 1e6, 2)
     for ranks in _RANKS:
         balance = _sampler(drawn, tokens, seed, 0, ranks).balance()
-        by_count = _heaviest_by_count(drawn, tokens, ranks, seed)
+        by_count = heaviest_by_count(drawn, tokens, ranks, seed)
         result[f"{ranks} ranks"] = {
             "padding": round(balance.padding, 4),
             "heaviest": [round(each, 4) for each in balance.heaviest],
@@ -75,7 +75,7 @@ def _resumes(drawn: Drawn, tokens: int, seed: int) -> bool:
     return True
 
 
-def _heaviest_by_count(drawn: Drawn, tokens: int, ranks: int, seed: int) -> tuple[float, float]:
+def heaviest_by_count(drawn: Drawn, tokens: int, ranks: int, seed: int) -> tuple[float, float]:
     """Return the heaviest rank relative to the mean with the same number of samples in each batch."""
     size = max(1, int(tokens / drawn.lengths.mean()))
     order = np.random.default_rng(seed).permutation(len(drawn.lengths))

@@ -1,5 +1,10 @@
 """The time of training steps on one or several ranks: batches by count, padded or not, and packed by tokens.
 
+The collate functions of frameworks pad texts to the longest one of the batch, and join the patches of all images: "by
+count, padded". "By count" is what remains if a user packs such batches without padding. Then packed batches are faster
+only because no rank waits for the heaviest one: the gain is at most "heaviest rank by count", which is small for few
+ranks and large batches.
+
 Start it with ``torchrun --nproc-per-node 2 -m benchmarks.packing step --device cuda``.
 """
 
@@ -17,6 +22,7 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.packing.model import Model
+from benchmarks.packing.plan import heaviest_by_count
 from benchmarks.packing.samples import GRID, Drawn, draw
 from dali_proxy import PackedBatchSampler
 from dali_proxy.distributed import DistributedBatchSampler
@@ -61,7 +67,9 @@ def measure_steps(device: str, steps: int, tokens: int, width: int, depth: int) 
         distributed.destroy_process_group()
     rates = {way: round(done / seconds) for way, (seconds, done) in totals.items()}
     gains = {f"packed / {way}": round(rates["packed"] / rates[way], 3) for way in _WAYS[:2]}
-    return {"device": device, "ranks": ranks, "tokens": tokens, "tokens_per_second": rates, **gains}
+    heaviest = dict(zip(("tokens", "patches"), heaviest_by_count(drawn, tokens, ranks, 0), strict=True))
+    limits = {"heaviest rank by count": {kind: round(value, 3) for kind, value in heaviest.items()}}
+    return {"device": device, "ranks": ranks, "tokens": tokens, "tokens_per_second": rates, **gains, **limits}
 
 
 def _batches(way: str, drawn: Drawn, tokens: int, rank: int, ranks: int) -> Iterator[list[int]]:

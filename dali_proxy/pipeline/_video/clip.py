@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -58,15 +58,24 @@ class Clip:
         source: path of the file, or the encoded bytes.
         device_id: GPU for the decoded frames; None for the CPU.
         version: version of the local file to read; None for any.
+        ranges: whether to read only parts of MP4 files, for frames at random: `table`.
 
     Raises:
         DeviceError: a library for decoding videos is missing.
     """
 
-    def __init__(self, source: str | Array, device_id: int | None = None, version: FileVersion | None = None) -> None:
+    def __init__(
+        self,
+        source: str | Array,
+        device_id: int | None = None,
+        version: FileVersion | None = None,
+        ranges: bool = False,
+    ) -> None:
         self._av = require_av() if device_id is None else require_nvdec()
         self._source = source
         self._version = version
+        self._ranges = ranges
+        self._remote: DataFile | None = None  # the file behind a URL, when it has been opened
         self.device_id = device_id
         #: Exceptions that PyAV raises for videos that can't be decoded.
         self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
@@ -75,7 +84,7 @@ class Clip:
         self._encoding: Encoding | None = None  # known with the index
         self._header_count: int | None = None  # number of frames in the header; 0 if unreliable
         self._context: Any = None  # codec context for the packets of `table`, until a decoder takes it
-        #: The packets of a local MP4, to read exactly the bytes of a group; known with the index.
+        #: The packets of an MP4, to read exactly the bytes of a group; known with the index, if it is read by ranges.
         self.table: PacketTable | None = None
         self._stamped = False  # whether the container stores time stamps of packets; known with the index
 
@@ -251,7 +260,7 @@ class Clip:
                 raise DecodeError("the data is empty")
             yield io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
         elif is_url(source):
-            yield DataFile(source, _remote_blocks()).stream()
+            yield self._remote_file(source).stream()
         else:
             source = local_path(source)
             if os.path.isdir(source):
@@ -267,13 +276,28 @@ class Clip:
 
     @contextmanager
     def _opened_hollow(self) -> Iterator[tuple[HollowFile, Any, Any]]:
-        """Yield the requested version of a local file as a stream, with its PyAV container and video stream."""
-        assert isinstance(self._source, str)
-        with self._descriptor(local_path(self._source)) as descriptor:
-            file = HollowFile(descriptor)
+        """Yield the file as a stream, with its PyAV container and video stream."""
+        with self._reading() as (read, size):
+            file = HollowFile(read, size)
             container, stream = self._open(file=file)
             with container:
                 yield file, container, stream
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Callable[[int, int], bytes], int]]:
+        """Yield a function that reads the requested version of the file, and its size."""
+        assert isinstance(self._source, str)
+        if is_url(self._source):
+            remote = self._remote_file(self._source)
+            yield remote.pread, remote.size
+            return
+        with self._descriptor(local_path(self._source)) as descriptor:
+            yield partial(os.pread, descriptor), os.fstat(descriptor).st_size
+
+    def _remote_file(self, url: str) -> DataFile:
+        if self._remote is None:
+            self._remote = DataFile(url, _remote_blocks())
+        return self._remote
 
     @contextmanager
     def _descriptor(self, path: str) -> Iterator[int]:
@@ -289,15 +313,14 @@ class Clip:
             os.close(descriptor)
 
     def read(self, count: int, offset: int) -> bytes:
-        """Return bytes of the requested version of a local file.
+        """Return bytes of the requested version of the file.
 
         Raises:
             DecodeError: the file ends before.
             PipelineError: it can't be read, or was changed.
         """
-        assert isinstance(self._source, str)
-        with self._descriptor(local_path(self._source)) as descriptor:
-            content = os.pread(descriptor, count, offset)
+        with self._reading() as (read, _):
+            content = read(count, offset)
         if len(content) < count:
             raise DecodeError("it is truncated")
         return content
@@ -328,7 +351,7 @@ class Clip:
             return len(entries)
 
     def _make_index(self) -> FrameIndex:
-        index = self._index_header() if self._version is not None else None
+        index = self._index_header() if self._ranges else None
         if index is not None:
             return index
         container, stream = self._open()
@@ -342,7 +365,7 @@ class Clip:
         return index if index.keys[0] == 0 else self._without_orphans(index)
 
     def _index_header(self) -> FrameIndex | None:
-        """Return the index of a local MP4 without reading the data of its packets; None if its header doesn't suffice.
+        """Return the index of an MP4 without reading the data of its packets; None if its header doesn't suffice.
 
         FFmpeg's parsers, which need the data, may find key frames that the header doesn't list. If it lists all frames
         as key frames, it may lack the list, so only the parsers know them.
@@ -370,7 +393,7 @@ class Clip:
         may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
         rows: list[Any] = []
         packets = whole(container.demux(stream), stream)
-        has_table = self._version is not None and container.format.name.startswith("mov")
+        has_table = self._ranges and container.format.name.startswith("mov")
         index = index_packets(_noted(packets, rows) if has_table else packets, stream.time_base, may_lie)
         self.table = None
         if has_table and index is not None and index.keys[0] == 0:

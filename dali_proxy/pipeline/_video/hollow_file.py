@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -19,12 +18,13 @@ class HollowFile(PositionStream):
     and keeps what it has read.
 
     Args:
-        descriptor: descriptor of the file; it must stay open.
+        read: returns a number of bytes from a position on.
+        size: size of the file.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(os.fstat(descriptor).st_size)
-        self._descriptor = descriptor
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__(size)
+        self._read = read
         self._begins = self._ends = np.empty(0, np.int64)
         self._pieces: dict[int, bytes] = {}
 
@@ -50,5 +50,5 @@ class HollowFile(PositionStream):
         number, offset = divmod(position, _PIECE)
         piece = self._pieces.get(number)
         if piece is None:
-            piece = self._pieces[number] = os.pread(self._descriptor, _PIECE, number * _PIECE)
+            piece = self._pieces[number] = self._read(_PIECE, number * _PIECE)
         return piece[offset : offset + max(end - position, 0)]

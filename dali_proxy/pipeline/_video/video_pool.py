@@ -143,7 +143,7 @@ class VideoPool:
             if known is not None and known[0] == version:
                 self._videos.move_to_end(key)
                 return known[1]
-        video = PooledVideo(source, Clip(source, self._device_id, version), output)
+        video = PooledVideo(source, Clip(source, self._device_id, version, ranges=True), output)
         with self._lock:
             replaced = [self._videos.pop(key, None)]
             self._videos[key] = version, video

@@ -21,7 +21,7 @@ MP4 = [name for name in KINDS if name.endswith(".mp4")]
 
 
 def versioned(path: Path) -> Clip:
-    clip = Clip(str(path), version=FileVersion.of(os.stat(path)))
+    clip = Clip(str(path), version=FileVersion.of(os.stat(path)), ranges=True)
     clip.make_index()
     return clip
 

@@ -6,12 +6,16 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._remote import data_file
+from dali_proxy.pipeline._remote.reading import read_url
+from dali_proxy.pipeline._video import clip
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.decoder import Decoder
 from dali_proxy.pipeline._video.frames import Decoders, read_frames
@@ -19,7 +23,7 @@ from dali_proxy.pipeline._video.targets import target_for
 from dali_proxy.pipeline._video.video_pool import total_counters
 from pipeline import Pipeline, fn, types
 from pipeline.errors import ArgumentValueError, OperatorError
-from tests.clips import COUNT, KINDS, VARYING, Clips, encode, number_of
+from tests.clips import COUNT, KINDS, VARYING, Clips, Kind, encode, number_of
 
 pytest.importorskip("av")
 
@@ -100,6 +104,35 @@ def test_url(clips: Clips) -> None:
         assert read(pipe, ["memory://videos/a.mp4"], frames=[np.array([30, 4])]) == [[30, 4]]
         with pytest.raises(OperatorError, match=re.escape("memory://videos/b.mp4")):
             read(pipe, ["memory://videos/b.mp4"], frames=[np.array([1])])
+
+
+def test_url_is_read_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks: those of the header, and those of the groups of pictures that are needed."""
+    fsspec = pytest.importorskip("fsspec")
+    path = tmp_path / "large.mp4"
+    encode(path, Kind("libx264", "keyint=12:min-keyint=12:scenecut=0:crf=1"), size=(480, 640))
+    fsspec.filesystem("memory").pipe("/videos/large.mp4", path.read_bytes())
+    block, read = 1 << 12, []
+
+    def counted(url: str, begin: int, end: int) -> bytes:
+        read.append(end - begin)
+        return read_url(url, begin, end)
+
+    monkeypatch.setattr(data_file, "_BLOCK", block)
+    monkeypatch.setattr(data_file, "read_url", counted)
+    monkeypatch.setattr(clip, "_remote_blocks", cache(data_file.Blocks))
+    size = path.stat().st_size
+    with pipe_of() as pipe:
+        url = "memory://videos/large.mp4"
+        assert read_frames_of(pipe, url, [25, 24]) == [25, 24]
+        assert sum(read) < size / 2
+        order = np.random.default_rng(4).permutation(COUNT).tolist()
+        assert [read_frames_of(pipe, url, [each]) for each in order] == [[each] for each in order]
+        assert sum(read) <= size
+
+
+def read_frames_of(pipe: Pipeline, source: str, frames: list[int]) -> list[int]:
+    return read(pipe, [source], frames=[np.array(frames)])[0]
 
 
 def test_padding_and_colors(clips: Clips) -> None:

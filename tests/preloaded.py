@@ -6,20 +6,21 @@ multiprocessing's fork server instead, which imports them once for each process 
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import runpy
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-__all__ = ["preload", "run_python"]
+__all__ = ["preload", "run_in_turn", "run_python"]
 
 _STREAMS = ("stdout", "stderr")
 
@@ -28,8 +29,8 @@ def preload() -> None:
     """Choose the modules that the fork server of this process imports when it starts."""
     multiprocessing.set_forkserver_preload(
         [
-            *("dali_proxy._loader.loader", "dali_proxy._server.server", "dali_proxy._host.__main__", "pipeline.fn"),
-            "torch._dynamo",
+            *("dali_proxy._loader.loader", "dali_proxy._server.serve", "dali_proxy._host.__main__", "pipeline.fn"),
+            *("dali_proxy._worker.proxy", "dali_proxy.pipeline.dynamic", "torch._dynamo"),
         ]
     )
 
@@ -48,9 +49,32 @@ def run_python(
         timeout: seconds that it may take.
         forks_servers: whether its servers are forks, too, not fresh interpreters. Those of its children aren't.
     """
+    (done,) = run_in_turn([arguments], cwd=cwd, env=env, timeout=timeout, forks_servers=forks_servers)
+    return done
+
+
+def run_in_turn(
+    programs: Sequence[tuple[str, ...]],
+    *,
+    after_import: str = "",
+    cwd: str | Path,
+    env: Mapping[str, str],
+    timeout: float = 290.0,
+    forks_servers: bool = False,
+) -> list[CompletedProcess[str]]:
+    """Run programs, one after the other, as `run_python` does. Those after one that fails may run, too.
+
+    Args:
+        programs: the programs and their arguments.
+        after_import: a module that takes seconds to import, and that all programs import: it is imported once.
+        cwd: working directory.
+        env: environment variables.
+        timeout: seconds that all of them may take.
+        forks_servers: as in `run_python`.
+    """
     with TemporaryDirectory() as folder:
         process = multiprocessing.get_context("forkserver").Process(
-            target=_run, args=(arguments, cwd, env, folder, forks_servers)
+            target=_run_all, args=(programs, after_import, cwd, env, folder, forks_servers)
         )
         process.start()
         process.join(timeout)
@@ -60,28 +84,57 @@ def run_python(
         code = process.exitcode
         process.close()
         assert code is not None
-        output, errors = ((Path(folder) / name).read_text(encoding="utf-8") for name in _STREAMS)
-        return CompletedProcess(arguments, code, output, errors)
+        return [_ended(arguments, Path(folder) / str(number), code) for number, arguments in enumerate(programs)]
 
 
-def _run(arguments: tuple[str, ...], cwd: str | Path, env: Mapping[str, str], folder: str, forks: bool) -> None:
+def _ended(arguments: tuple[str, ...], folder: Path, status: int) -> CompletedProcess[str]:
+    """Return what a program printed, and its own exit status, or that of the process that should have run it."""
+    output, errors, code = (
+        path.read_text(encoding="utf-8") if (path := folder / name).exists() else "" for name in (*_STREAMS, "status")
+    )
+    return CompletedProcess(arguments, int(code or status), output, errors)
+
+
+def _run_all(
+    programs: Sequence[tuple[str, ...]],
+    after_import: str,
+    cwd: str | Path,
+    env: Mapping[str, str],
+    folder: str,
+    forks: bool,
+) -> None:
     import torch  # not by the processes that run tests
 
-    from tests.warm_servers import forked_servers
-
-    for number, name in enumerate(_STREAMS, 1):
-        descriptor = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(descriptor, number)
-        os.close(descriptor)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
+    if "OMP_NUM_THREADS" in env:
+        torch.set_num_threads(int(env["OMP_NUM_THREADS"]))
+    if after_import:
+        importlib.import_module(after_import)
+    for number, arguments in enumerate(programs):
+        outputs = Path(folder) / str(number)
+        outputs.mkdir()
+        if len(programs) == 1:
+            _run(arguments, outputs, forks)
+            return
+        process = multiprocessing.get_context("fork").Process(target=_run, args=(arguments, outputs, forks))
+        process.start()
+        process.join()
+        (outputs / "status").write_text(str(process.exitcode))
+
+
+def _run(arguments: tuple[str, ...], folder: Path, forks: bool) -> None:
+    from tests.warm_servers import forked_servers
+
+    for number, name in enumerate(_STREAMS, 1):
+        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
     multiprocessing.set_start_method(None, force=True)  # the program's processes start as in a fresh interpreter
     multiprocessing.current_process().name = "MainProcess"
     warnings.simplefilter("error", SyntaxWarning)
-    if "OMP_NUM_THREADS" in env:
-        torch.set_num_threads(int(env["OMP_NUM_THREADS"]))
     with forked_servers() if forks else nullcontext():
         _run_program(arguments)
 

@@ -20,7 +20,7 @@ from PIL import Image
 import dali_proxy
 from tests.clips import needs_nvdec
 from tests.environment import ROOT, with_project
-from tests.preloaded import run_python
+from tests.preloaded import run_in_turn, run_python
 
 EXAMPLES = ROOT / "examples"
 
@@ -45,8 +45,8 @@ RUNS: dict[str, tuple[str, float]] = {
 }
 #: The server's statistics say what limits the speed of the others. It doesn't see the loops of other loaders.
 WITHOUT_STATISTICS = {"ssd", "webloader", "accelerate_loop", "hf_trainer"}
-#: Examples whose framework writes the checkpoint.
-FRAMEWORKS = {"accelerate_loop", "hf_trainer"}
+#: Examples whose framework writes the checkpoint, with the module that takes seconds to import.
+FRAMEWORKS = {"accelerate_loop": "accelerate", "hf_trainer": "transformers.trainer"}
 #: The optional packages that examples import.
 NEEDS = {
     "robots": ("pyarrow",),
@@ -63,19 +63,31 @@ pytestmark = pytest.mark.timeout(300)
 SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
 
-def start(name: str, *arguments: str) -> CompletedProcess[str]:
+def start_all(name: str, *calls: tuple[str, ...]) -> list[CompletedProcess[str]]:
+    """Run an example with the arguments of each call, one after the other."""
     missing = [package for package in NEEDS.get(name, ()) if importlib.util.find_spec(package) is None]
     if missing:
         pytest.skip(f"examples/{name}.py needs {' and '.join(missing)}: pip install 'dali-proxy[examples]'")
     environment = with_project(OMP_NUM_THREADS="1")
     environment.pop("DALI_EXTRA_PATH", None)  # the same images everywhere
-    return run_python(str(EXAMPLES / f"{name}.py"), *arguments, cwd=ROOT, env=environment, forks_servers=True)
+    programs = [(str(EXAMPLES / f"{name}.py"), *arguments) for arguments in calls]
+    slow = FRAMEWORKS.get(name, "")
+    return run_in_turn(programs, after_import=slow, cwd=ROOT, env=environment, forks_servers=True)
+
+
+def start(name: str, *arguments: str) -> CompletedProcess[str]:
+    (ended,) = start_all(name, arguments)
+    return ended
 
 
 def run(name: str, *arguments: str) -> str:
-    ended = start(name, *arguments)
-    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
-    return ended.stdout
+    return run_all(name, arguments)[0]
+
+
+def run_all(name: str, *calls: tuple[str, ...]) -> list[str]:
+    for ended in (found := start_all(name, *calls)):
+        assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    return [ended.stdout for ended in found]
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +97,12 @@ def run_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     @cache
     def run_and_remember(name: str) -> tuple[str, Path]:
         folder = tmp_path_factory.mktemp(name)
-        picture, options = folder / "batch.png", ["--device", "cpu", *RUNS[name][0].split()]
+        picture, options = folder / "batch.png", ("--device", "cpu", *RUNS[name][0].split())
+        calls = [(*options, "--picture", str(picture))]
         if name in FRAMEWORKS:
-            options += ["--checkpoint", str(folder / "run")]
-            run(name, *options, "--stop-after", "8")  # in the second epoch
-        return run(name, *options, "--picture", str(picture)), picture
+            checkpoint = ("--checkpoint", str(folder / "run"))
+            calls = [(*options, *checkpoint, "--stop-after", "8"), (*calls[0], *checkpoint)]  # in the second epoch
+        return run_all(name, *calls)[-1], picture
 
     return run_and_remember
 
@@ -172,7 +185,7 @@ def test_distributed_training_resumes_with_another_number_of_ranks(jpeg_folder: 
         (tmp_path / split).symlink_to(jpeg_folder)
     options = ("--data", str(tmp_path), "--checkpoint", str(tmp_path / "training.pt"), "--epochs", "1")
     options += ("--batch-size", "2", "--image-size", "32")
-    assert "stopped     after step 2" in run_ranks(4, *options, "--stop-after", "2")
+    assert "stopped     after step 2" in run_ranks(3, *options, "--stop-after", "2")
     said = run_ranks(2, *options, "--shared-server")  # the state of servers for each rank
     assert "ranks       2 with a shared server" in said
     assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said  # each image once
@@ -201,12 +214,12 @@ def test_seed_gives_the_same_losses_with_fewer_workers_and_threads(
 
 def test_training_resumes_as_if_it_had_not_stopped(run_once: Callable[[str], tuple[str, Path]], tmp_path: Path) -> None:
     whole, _ = run_once("resume")
-    options = ["--device", "cpu", *RUNS["resume"][0].split(), "--checkpoint", str(tmp_path / "training.pt")]
-    said = run("resume", *options, "--stop-after", "14")  # in the second epoch
-    assert "stopped     after batch 14" in said
-    said = run("resume", *options, "--num-workers", "1")
-    assert "resumed     after batch 14" in said
-    assert losses(said) == losses(whole)
+    options = ("--device", "cpu", *RUNS["resume"][0].split(), "--checkpoint", str(tmp_path / "training.pt"))
+    # The first one stops in the second epoch.
+    stopped, resumed = run_all("resume", (*options, "--stop-after", "14"), (*options, "--num-workers", "1"))
+    assert "stopped     after batch 14" in stopped
+    assert "resumed     after batch 14" in resumed
+    assert losses(resumed) == losses(whole)
 
 
 def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:

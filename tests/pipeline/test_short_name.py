@@ -66,7 +66,7 @@ def described():
 if __name__ == "__main__":
     with DALIServer(described(batch_size=4, num_threads=1, device_id=None)) as server:
         loader = DataLoader(
-            server, theirs.Numbers(server.proxy), batch_size=4, num_workers=1, multiprocessing_context="spawn"
+            server, theirs.Numbers(server.proxy), batch_size=4, num_workers=1, multiprocessing_context="{method}"
         )
         print([batch[:, 0].tolist() for batch in loader])
 """
@@ -102,7 +102,8 @@ def test_script_runs_beside_a_pipeline_of_the_user(kind: str, tmp_path: Path) ->
         if kind == "package":
             (tmp_path / "pipeline" / "__init__.py").touch()
     first = "" if kind == "file" else "import dali_proxy.errors"
-    (tmp_path / "train.py").write_text(BESIDE.format(module=module, first=first))
+    method = "fork" if kind == "package" else "spawn"  # a fresh interpreter takes seconds
+    (tmp_path / "train.py").write_text(BESIDE.format(module=module, first=first, method=method))
     done = python("train.py", folder=tmp_path)
     assert done.stdout == "[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]\n", done.stderr
 

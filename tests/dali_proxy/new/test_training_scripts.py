@@ -6,12 +6,13 @@ import ast
 import importlib.util
 import re
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from dali_proxy._new import FRAMEWORKS, KINDS, write_script
 from tests.environment import with_project
-from tests.preloaded import run_python
+from tests.preloaded import run_in_turn
 
 LINE = re.compile(r"^epoch (\d+): loss (\S+), \w+ ([\d.]+)%$", re.MULTILINE)
 #: The score in percent that two epochs reach at least. Guessing reaches a third with three classes.
@@ -29,9 +30,19 @@ pytestmark = pytest.mark.timeout(300)  # each takes 10 s of processor time, most
 
 
 def run(folder: Path, *arguments: str) -> str:
+    (done,) = run_all(folder, arguments)
+    return succeeded(done)
+
+
+def run_all(folder: Path, *calls: tuple[str, ...], framework: str = "") -> list[CompletedProcess[str]]:
+    """Run a script with the arguments of each call, one after the other."""
+    program = (str(folder / "train.py"), "--num-threads", "2", "--num-workers", "1")
+    programs = [(*program, *arguments) for arguments in calls]
     environment = with_project(OMP_NUM_THREADS="1")
-    options = ("--num-threads", "2", "--num-workers", "1", *arguments)
-    done = run_python(str(folder / "train.py"), *options, cwd=folder, env=environment, forks_servers=True)
+    return run_in_turn(programs, after_import=framework, cwd=folder, env=environment, forks_servers=True)
+
+
+def succeeded(done: CompletedProcess[str]) -> str:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -56,16 +67,21 @@ def test_script_learns_from_generated_data(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_script_resumes(framework: str, tmp_path: Path) -> None:
+def test_script_resumes_and_missing_data_is_an_error(framework: str, tmp_path: Path) -> None:
     if framework == "lightning" and importlib.util.find_spec("lightning") is None:
         pytest.skip("needs lightning: pip install 'dali-proxy[examples]'")
     write_script(tmp_path / "train.py", "audio", framework)
-    (first,) = epochs(run(tmp_path, "--epochs", "1"))
-    said = run(tmp_path, "--epochs", "2")
-    assert "resumed from" in said
-    (second,) = epochs(said)
+    missing = ("--data", str(tmp_path / "onw"))
+    *runs, refused = run_all(tmp_path, ("--epochs", "1"), ("--epochs", "2"), missing, framework=framework)
+    said, resumed = map(succeeded, runs)
+    (first,) = epochs(said)
+    assert "resumed from" in resumed
+    (second,) = epochs(resumed)
     assert second[0] == 2
     assert second[1] < first[1]
+    assert refused.returncode == 2
+    assert "onw doesn't exist" in refused.stderr
+    assert not (tmp_path / "onw").exists()
 
 
 def test_interrupted_script_saves_and_continues_with_the_next_batch(tmp_path: Path) -> None:
@@ -89,17 +105,6 @@ def test_interrupted_script_saves_and_continues_with_the_next_batch(tmp_path: Pa
     files = len([*(tmp_path / "data" / "train").rglob("*.wav")])
     assert int(left[1]) == -(-files // 8) - 2
     assert "already trained for 1 epochs: raise --epochs" in run(tmp_path, *arguments)
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_missing_data_is_an_error(framework: str, tmp_path: Path) -> None:
-    if framework == "lightning" and importlib.util.find_spec("lightning") is None:
-        pytest.skip("needs lightning: pip install 'dali-proxy[examples]'")
-    write_script(tmp_path / "train.py", "classification", framework)
-    done = run_python(str(tmp_path / "train.py"), "--data", str(tmp_path / "onw"), cwd=tmp_path, env=with_project())
-    assert done.returncode == 2
-    assert "onw doesn't exist" in done.stderr
-    assert not (tmp_path / "onw").exists()
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._imaging.native import compiled
+
 Array = npt.NDArray[Any]
 
 # Entries of the filter's table for each lobe.
@@ -111,6 +113,9 @@ def resample(signal: Array, scale: float, length: int, quality: float, antialias
             matrices.apply(source, target)
         return result
     chosen = SincFilter.of(quality, scale, antialias)
+    if compiled is not None:
+        compiled.resample_signal(np.ascontiguousarray(signal), chosen.weights, chosen.slopes, scale, result)
+        return result
     count = chosen.weights.shape[1]
     padded = np.pad(signal, ((count // 2, count // 2 + 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, count, axis=0)

@@ -47,10 +47,10 @@ ALWAYS_INLINE void scale_row(const uint8_t *from, Py_ssize_t step, Py_ssize_t wi
 #include "headers/floats.h"
 #include "headers/rounding.h"
 
-/* Borrow an array of rows, columns and channels; `format` is its element type, in the notation of `struct`. */
+/* Borrow an array of rows, columns and channels; `format` is its element type, in the notation of `struct`, or 0. */
 static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, int writable) {
     if (PyObject_GetBuffer(array, view, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) < 0) return -1;
-    if (view->ndim != 3 || view->format == NULL || view->format[0] != format || view->format[1] != 0) {
+    if (view->ndim != 3 || view->format == NULL || (format && view->format[0] != format) || view->format[1] != 0) {
         PyBuffer_Release(view);
         PyErr_Format(PyExc_ValueError, "expected an array of three axes with elements of type '%c'", format);
         return -1;
@@ -288,8 +288,8 @@ release_values:
 
 PyDoc_STRVAR(normalize_doc,
              "normalize(source, target, mirror, gains, offsets)\n--\n\n"
-             "Write source * gain + offset of each channel: uint8 (h, w, c) of any strides into float32 (h, w, c)\n"
-             "whose columns are adjacent; `mirror` reverses the columns.");
+             "Write source * gain + offset of each channel, (h, w, c) of any strides, integers of 8 or 16 bits or float32,\n"
+             "into float32 (h, w, c) whose columns are adjacent; `mirror` reverses the columns.");
 
 static PyObject *normalize_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
@@ -297,9 +297,14 @@ static PyObject *normalize_call(PyObject *module, PyObject *arguments) {
     Image source, target;
     int mirror;
     if (!PyArg_ParseTuple(arguments, "OOpy*y*", &from, &to, &mirror, &gains, &offsets)) return NULL;
-    if (borrow_both(from, &source_view, &source, to, 'f', &target_view, &target) < 0) goto release_values;
+    if (borrow(from, &source_view, &source, 0, 0) < 0) goto release_values;
+    if (borrow(to, &target_view, &target, 'f', 1) < 0) {
+        PyBuffer_Release(&source_view);
+        goto release_values;
+    }
+    Normalize *normalize = normalize_of(source_view.format[0]);
     Py_ssize_t nbytes = source.shape[2] * (Py_ssize_t)sizeof(float);
-    if (memcmp(source.shape, target.shape, sizeof(source.shape)) != 0 || gains.len != nbytes ||
+    if (normalize == NULL || memcmp(source.shape, target.shape, sizeof(source.shape)) != 0 || gains.len != nbytes ||
         offsets.len != nbytes || (target.strides[1] != sizeof(float) && target.shape[1] > 1)) {
         PyErr_SetString(PyExc_ValueError, "the result or the values don't fit the image");
         goto release_images;
@@ -335,6 +340,7 @@ release_values:
 #include "headers/resampling.h"
 #include "headers/signals.h"
 #include "headers/samples.h"
+#include "headers/sinc.h"
 #include "headers/slices.h"
 #include "headers/sums.h"
 #include "headers/tables.h"
@@ -346,11 +352,13 @@ static PyMethodDef functions[] = {
     {"resample_linear", resample_linear_call, METH_VARARGS, resample_linear_doc},
     {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
     {"resample_floats", resample_floats_call, METH_VARARGS, resample_floats_doc},
+    {"resample_signal", resample_signal_call, METH_VARARGS, resample_signal_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
     {"map_colors", map_colors_call, METH_VARARGS, map_colors_doc},
     {"to_gray", to_gray_call, METH_VARARGS, to_gray_doc},
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
+    {"mirror", mirror_call, METH_VARARGS, mirror_doc},
     {"take", take_call, METH_VARARGS, take_doc},
     {"sample_linear", sample_linear_call, METH_VARARGS, sample_linear_doc},
     {"warp_nearest", warp_nearest_call, METH_VARARGS, warp_nearest_doc},

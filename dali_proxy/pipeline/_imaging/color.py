@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, WIDE, convert
 from dali_proxy.pipeline._imaging.native import compiled
+from dali_proxy.pipeline._imaging.normalize import scale_numbers
 from dali_proxy.pipeline._imaging.scratch import scratch
 
 Array = npt.NDArray[Any]
@@ -44,6 +45,9 @@ def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
         return _look_up(image, table, out)
     wide = image.dtype in WIDE or out.dtype in WIDE
     work = scratch("scale_shift", image.shape, np.float64 if wide else np.float32)
+    target = out if out.dtype == np.float32 else work
+    if not wide and scale_numbers(image, target, gain, offset):
+        return out if target is out else convert(work, out.dtype, out)
     np.multiply(image, work.dtype.type(gain), out=work, casting="unsafe")
     work += work.dtype.type(offset)
     return convert(work, out.dtype, out)

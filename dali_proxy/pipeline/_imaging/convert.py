@@ -37,7 +37,7 @@ _GRAY_OF_RGB = np.array([[0.299, 0.587, 0.114, 0.0]])
 _GRAY_OF_YCBCR = np.array([[_LUMA, 0.0, 0.0, -16 * _LUMA]])
 _YCBCR_OF_GRAY = np.array([[219.0 / 255.0, 16.0], [0.0, 128.0], [0.0, 128.0]])
 # Integers that the compiled loop supports.
-_SMALL_INTEGERS = frozenset(map(np.dtype, ("u1", "i1", "u2", "i2")))
+_SMALL_INTEGERS = frozenset(map(np.dtype, ("u1", "i1", "u2", "i2", "i4")))
 
 
 def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Array:
@@ -143,9 +143,9 @@ def convert_color(image: Array, source: str, target: str, out: Array | None = No
             cv2.cvtColor(pixels, _OPENCV_GRAY[source], gray.reshape(pixels.shape[:-1]))
         return gray
     if source == "BGR":
-        return convert_color(image[..., ::-1], "RGB", target) if target != "RGB" else image[..., ::-1].copy()
+        return convert_color(_swapped(image), "RGB", target)
     if target == "BGR":
-        return np.ascontiguousarray(convert_color(image, source, "RGB")[..., ::-1])
+        return _swapped(convert_color(image, source, "RGB"))
     if (source, target) == ("GRAY", "RGB"):
         return np.repeat(image, 3, axis=-1)
     if (source, target) == ("YCbCr", "GRAY"):
@@ -166,7 +166,21 @@ COLOR_MATRICES = {
 _OPENCV_GRAY = {"RGB": cv2.COLOR_RGB2GRAY, "BGR": cv2.COLOR_BGR2GRAY}
 
 
+def _swapped(image: Array) -> Array:
+    """Return the channels in the opposite order."""
+    if image.dtype not in (np.uint8, np.uint16, np.float32) or not image.size:
+        return image[..., ::-1].copy()
+    pixels = np.ascontiguousarray(image).reshape(-1, *image.shape[-2:])
+    swapped: Array = np.empty(pixels.shape, image.dtype)
+    cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR, dst=swapped)
+    return swapped.reshape(image.shape)
+
+
 def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
+    if compiled is not None and image.dtype == np.uint8 and matrix.shape == (3, 4):
+        made = np.empty(image.shape, np.uint8)
+        compiled.map_colors(np.ascontiguousarray(image), matrix.astype(np.float32), made)
+        return made
     rows = np.ascontiguousarray(image, np.float32).reshape(-1, 1, image.shape[-1])
     result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
     return convert(result, image.dtype)

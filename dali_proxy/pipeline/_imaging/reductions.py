@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.convert import convert
-from dali_proxy.pipeline._imaging.rows import combine, reduce_leading, sum_trailing
+from dali_proxy.pipeline._imaging.rows import combine, reduce_leading, sum_small, sum_trailing
 from dali_proxy.pipeline._imaging.scratch import scratch
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,10 @@ def reduce(
     along = tuple(axes)
     if reduction.combine != "sum":
         smallest = reduction.combine == "min"
-        ufunc, start = (np.fmin, _largest(array.dtype)) if smallest else (np.fmax, _lowest(array.dtype))
+        start = _largest(array.dtype) if smallest else _lowest(array.dtype)
+        ufunc: np.ufunc = np.fmin if smallest else np.fmax
+        if array.dtype.kind != "f":  # these are vectorised, and there is no NaN
+            ufunc = np.minimum if smallest else np.maximum
         extreme = reduce_leading(ufunc, array, along, initial=start)
         return convert(np.asarray(extreme, array.dtype), dtype)
     total = _sum(array, reduction, along, dtype, mean)
@@ -110,6 +113,8 @@ def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dt
     """Return the sum of terms in 64 bits. Sums for integer results wrap around in the dtype of the result."""
     if dtype.kind != "f":
         wide = np.dtype(np.int64 if dtype.kind == "i" else np.uint64)
+        if reduction.term == "value" and (sums := sum_small(array, axes)) is not None:
+            return sums.astype(np.int64).astype(wide).astype(dtype).astype(wide)
         terms = convert(array, wide)
         terms = np.square(terms) if reduction.term == "square" else terms
         total = reduce_leading(np.add, terms, axes, dtype=wide)
@@ -124,6 +129,8 @@ def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dt
         np.square(terms, out=terms)
     elif reduction.term == "square":
         terms = np.square(array, dtype=precise, out=_terms(array, axes, precise))
+    elif (small := sum_small(array, axes)) is not None:
+        return small
     elif array.dtype.kind != "f" and array.dtype.itemsize <= 4:  # exact, and faster
         return reduce_leading(np.add, array, axes, dtype=np.int64).astype(np.float64)
     else:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.filters import filter_name, nearest_indices, plan_taps
-from dali_proxy.pipeline._imaging.native import compiled
+from dali_proxy.pipeline._imaging.native import LOOP_DTYPES, compiled
 
 Array = npt.NDArray[Any]
 
@@ -24,9 +24,6 @@ TRIANGLES = ("linear", "triangular")
 
 MOST_PIXELS = 1 << 20
 """Limit of the coordinates of a region, in pixels, in these compiled loops."""
-
-_LOOP_DTYPES = frozenset(map(np.dtype, ("u1", "i1", "u2", "i2", "f4")))
-"""Dtypes of the compiled loop for floats. Others are converted."""
 
 # Breaks ties like DALI, which rounds half up, although sums of float weights may be slightly below them.
 _ROUND_BYTES = np.float32(1e-4)
@@ -168,9 +165,9 @@ def _resample(pixels: Array, axes: Sequence[_Axis], antialias: bool, out: Array)
         _sum_products(source, taps, out)
         return
     # Pixels must be adjacent.
-    if source.dtype not in _LOOP_DTYPES or pixels.strides[-2:] != (pixels.shape[-1] * pixels.itemsize, pixels.itemsize):
-        source = np.ascontiguousarray(source, source.dtype if source.dtype in _LOOP_DTYPES else np.float32)
-    made = out if out.dtype in _LOOP_DTYPES else np.empty(out.shape, np.float32)
+    if source.dtype not in LOOP_DTYPES or pixels.strides[-2:] != (pixels.shape[-1] * pixels.itemsize, pixels.itemsize):
+        source = np.ascontiguousarray(source, source.dtype if source.dtype in LOOP_DTYPES else np.float32)
+    made = out if out.dtype in LOOP_DTYPES else np.empty(out.shape, np.float32)
     slices = taps[0] if len(axes) == 3 else (b"", b"")
     rows, columns = taps[-2:]
     compiled.resample_floats(_slices(source), _slices(made), *slices, *rows, *columns)

@@ -24,6 +24,9 @@ _LONG, _MANY = 256, 8
 _CHANNELS = 4
 #: Dtypes that OpenCV sums in float64.
 _SUMMED = {np.dtype(name) for name in ("float32", "float64")}
+#: Dtypes that OpenCV sums by channel, exactly up to this many elements.
+_IN_CHANNELS = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float32")}
+_MOST_SUMMED = 1 << 31
 _ZERO = np.zeros(1, np.float32)
 
 
@@ -107,6 +110,25 @@ def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options
     if complete < count:
         result = ufunc(result, ufunc.reduce(rows[complete:], axis=0, **options))
     return np.asarray(result).reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])
+
+
+def sum_small(array: Array, axes: Sequence[int]) -> Array | None:
+    """Return the sums of small numbers along all axes, or along all but the channels, in float64, with extents of 1.
+
+    OpenCV sums each channel of an image in one pass. Sums of integers of 8 and 16 bits are exact.
+
+    Returns:
+        The sums; None for other dtypes or axes.
+    """
+    kept = math.prod([extent for axis, extent in enumerate(array.shape) if axis not in axes])
+    leading = tuple(sorted(axes)) == tuple(range(len(axes))) and len(axes) >= array.ndim - 1
+    if not leading or array.dtype not in _IN_CHANNELS or not 1 <= kept <= _CHANNELS or not array.flags.c_contiguous:
+        return None
+    if array.size > _MOST_SUMMED or array.size < _LONG * kept:
+        return None
+    pixels = array.reshape(1, -1) if kept == 1 else array.reshape(-1, array.shape[-2], kept)
+    sums = np.array(cv2.sumElems(pixels)[:kept])
+    return sums.reshape([1 if axis in axes else extent for axis, extent in enumerate(array.shape)])
 
 
 def sum_trailing(array: Array, axes: Sequence[int], mean: Array | None, *, squared: bool, wide: bool) -> Array | None:

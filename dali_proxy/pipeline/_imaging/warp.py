@@ -118,10 +118,15 @@ def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
 
 
 def _nearest(image: Array, matrix: Array, size: Sequence[int], fill: float | None, out: Array) -> Array:
-    if compiled is not None and image.ndim == 3 and image.dtype == out.dtype and out.flags.c_contiguous:
+    if compiled is not None and image.dtype == out.dtype and out.flags.c_contiguous:
         value = b"" if fill is None else np.full(image.shape[-1], fill, out.dtype).tobytes()
-        source = np.ascontiguousarray(image).view(np.uint8)
-        compiled.warp_nearest(source, out.view(np.uint8), np.array(matrix, np.float64), value)
+        source, target, moves = np.ascontiguousarray(image).view(np.uint8), out.view(np.uint8), np.zeros((3, 4))
+        if image.ndim == 3:  # a volume of one slice
+            source, target = source[None], target[None]
+            moves[:2, [0, 1, 3]] = matrix
+        else:
+            moves[:] = matrix
+        compiled.warp_nearest(source, target, moves, value)
         return out
     positions = _positions(matrix, size)
     if fill is None or image.dtype == out.dtype:

@@ -92,9 +92,9 @@ def test_nearest_warps_are_the_same(
         ("map_bytes", (bytes(10), bytearray(10), bytes(5 * 256), 0.0, 0.0)),
         ("count_bytes", (bytes(7), bytearray(2 * 256 * 8))),
         ("count_bytes", (bytes(7), bytearray(8))),
-        ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8), bytes(47), b"")),
-        ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8), bytes(48), bytes(2))),
-        ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 2), np.uint8), bytes(48), b"")),
+        ("warp_nearest", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 2, 2, 3), np.uint8), bytes(95), b"")),
+        ("warp_nearest", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 2, 2, 3), np.uint8), bytes(96), bytes(2))),
+        ("warp_nearest", (np.zeros((1, 2, 2, 3), np.uint8), np.zeros((1, 2, 2, 2), np.uint8), bytes(96), b"")),
         (
             "take",
             (

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._imaging import crop_mirror_normalize, native, resize, transform_channels
+from dali_proxy.pipeline._audio import resampling
+from dali_proxy.pipeline._imaging import convert, crop_mirror_normalize, native, resize, transform_channels
 from dali_proxy.pipeline._imaging.filters import plan_taps
 
 compiled = native.compiled
@@ -193,3 +194,36 @@ def test_map_of_colors_differs_by_rounding_only() -> None:
         assert np.abs(made - exact[view]).max() < 0.5001
     with pytest.raises(ValueError, match="doesn't fit"):
         compiled.map_colors(image, np.zeros((2, 4), np.float32), image.copy())
+
+
+@needs_compiled
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int16, np.float32])
+@pytest.mark.parametrize("mirror", [False, True])
+def test_normalize_gives_the_same_for_other_dtypes(dtype: type, mirror: bool, without: pytest.MonkeyPatch) -> None:
+    image = sample_image(37, 53, 3).astype(dtype)
+    options = {"mirror": mirror, "scale": [0.01, 0.02, 0.03], "bias": [-2.0, 0.5, 1.0]}
+    made, expected = (np.empty((3, 37, 53), np.float32) for _ in range(2))
+    crop_mirror_normalize(image, expected, **options)
+    without.setattr(sys.modules["dali_proxy.pipeline._imaging.normalize"], "compiled", compiled)
+    crop_mirror_normalize(image, made, **options)
+    np.testing.assert_allclose(made, expected, atol=2e-6)
+
+
+@needs_compiled
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize(("scale", "quality"), [(1.0173, 50.0), (0.1234567, 20.0), (3.3333331, 90.0)])
+def test_signals_are_resampled_the_same(
+    channels: int, scale: float, quality: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal = np.random.default_rng(0).normal(size=(501, channels)).astype(np.float32)
+    length = int(len(signal) * scale)
+    made = resampling.resample(signal, scale, length, quality)
+    monkeypatch.setattr(resampling, "compiled", None)
+    np.testing.assert_allclose(made, resampling.resample(signal, scale, length, quality), atol=5e-6)
+
+
+def test_floats_are_rounded_to_int32() -> None:
+    values = [0.5, -0.5, 0.49999997, 2.5, 4194304.5, 8388609.0, 3e9, -3e9, np.inf, -np.inf, np.nan, 2147483520.0]
+    rounded = convert(np.array(values, np.float32), np.int32)
+    largest, smallest = 2**31 - 1, -(2**31)
+    assert rounded.tolist() == [1, -1, 0, 3, 4194305, 8388609, largest, smallest, largest, smallest, 0, 2147483520]

@@ -172,3 +172,60 @@ release_indices:
     RELEASE(&slices, &rows, &columns);
     return result;
 }
+
+#define DEFINE_MIRROR(name, type)                                                                        \
+    FOR_EACH_CPU                                                                                         \
+    static void name(const char *from, Py_ssize_t rows, Py_ssize_t width, char *restrict to) {           \
+        for (Py_ssize_t y = 0; y < rows; y++) {                                                          \
+            const type *source = (const type *)from + y * width;                                         \
+            type *target = (type *)to + y * width;                                                       \
+            for (Py_ssize_t x = 0; x < width; x++) target[x] = source[width - 1 - x];                    \
+        }                                                                                                \
+    }
+
+/* Mirror rows of numbers, which compilers vectorise. */
+DEFINE_MIRROR(mirror_1, uint8_t)
+DEFINE_MIRROR(mirror_2, uint16_t)
+DEFINE_MIRROR(mirror_4, uint32_t)
+
+/* Mirror rows of pixels of `size` bytes, which is a constant, for the compiler. */
+ALWAYS_INLINE void mirror_pixels(const char *from, Py_ssize_t rows, Py_ssize_t width, Py_ssize_t size, char *to) {
+    for (Py_ssize_t y = 0; y < rows; y++, from += width * size, to += width * size)
+        for (Py_ssize_t x = 0; x < width; x++) memcpy(to + x * size, from + (width - 1 - x) * size, size);
+}
+
+PyDoc_STRVAR(mirror_doc,
+             "mirror(source, target, width, channels)\n--\n\n"
+             "Write the pixels of each row in the opposite order: contiguous rows of `width` pixels of `channels` numbers.");
+
+static PyObject *mirror_call(PyObject *module, PyObject *arguments) {
+    Py_buffer source, target;
+    PyObject *from, *to;
+    Py_ssize_t width, channels;
+    if (!PyArg_ParseTuple(arguments, "OOnn", &from, &to, &width, &channels)) return NULL;
+    if (PyObject_GetBuffer(from, &source, PyBUF_C_CONTIGUOUS) < 0) return NULL;
+    if (PyObject_GetBuffer(to, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&source);
+        return NULL;
+    }
+    const Py_ssize_t size = channels * source.itemsize;
+    int fits = source.len == target.len && width > 0 && size > 0 && source.len % (width * size) == 0;
+    if (fits) {
+        const Py_ssize_t rows = source.len / (width * size);
+        Py_BEGIN_ALLOW_THREADS
+        switch (size) {
+        case 1: mirror_1(source.buf, rows, width, target.buf); break;
+        case 2: mirror_2(source.buf, rows, width, target.buf); break;
+        case 3: mirror_pixels(source.buf, rows, width, 3, target.buf); break;
+        case 4: mirror_4(source.buf, rows, width, target.buf); break;
+        case 6: mirror_pixels(source.buf, rows, width, 6, target.buf); break;
+        case 12: mirror_pixels(source.buf, rows, width, 12, target.buf); break;
+        default: mirror_pixels(source.buf, rows, width, size, target.buf);
+        }
+        Py_END_ALLOW_THREADS
+    } else {
+        PyErr_SetString(PyExc_ValueError, "the result or the width doesn't fit the pixels");
+    }
+    RELEASE(&source, &target);
+    return fits ? Py_NewRef(Py_None) : NULL;
+}

@@ -87,25 +87,49 @@ static void resample(const Image *source, const Image *target, const Axis *rows,
     }
 }
 
-FOR_EACH_CPU
-static void normalize(const Image *source, const Image *target, const float *gains, const float *offsets,
-                      float *mirrored) {
-    Py_ssize_t width = source->shape[1], step = source->strides[1];
-    for (Py_ssize_t y = 0; y < source->shape[0]; y++) {
-        for (Py_ssize_t c = 0; c < source->shape[2]; c++) {
-            const uint8_t *from = (const uint8_t *)source->data + y * source->strides[0] + c * source->strides[2];
-            float *to = (float *)(target->data + y * target->strides[0] + c * target->strides[2]);
-            float *row = mirrored ? mirrored : to;
-            if (step == 1) /* constants, for the compiler */
-                scale_row(from, 1, width, gains[c], offsets[c], row);
-            else if (step == 3)
-                scale_row(from, 3, width, gains[c], offsets[c], row);
-            else
-                scale_row(from, step, width, gains[c], offsets[c], row);
-            if (mirrored) {
-                const float *end = row + width - 1;
-                for (Py_ssize_t x = 0; x < width; x++) to[x] = end[-x];
-            }
-        }
+#define SCALE_ROW(type, step)                                                                          \
+    for (Py_ssize_t x = 0; x < width; x++) row[x] = (float)from[x * (step)] * gains[c] + offsets[c]
+
+/* Define the normalisation of an image of a type; usual steps between pixels are constants, for the compiler. */
+#define DEFINE_NORMALIZE(name, type)                                                                   \
+    FOR_EACH_CPU                                                                                       \
+    static void name(const Image *source, const Image *target, const float *gains, const float *offsets, \
+                     float *mirrored) {                                                                \
+        const Py_ssize_t width = source->shape[1], step = source->strides[1] / (Py_ssize_t)sizeof(type); \
+        for (Py_ssize_t y = 0; y < source->shape[0]; y++)                                              \
+            for (Py_ssize_t c = 0; c < source->shape[2]; c++) {                                        \
+                const type *from = (const type *)(source->data + y * source->strides[0] + c * source->strides[2]); \
+                float *to = (float *)(target->data + y * target->strides[0] + c * target->strides[2]); \
+                float *restrict row = mirrored ? mirrored : to;                                        \
+                if (step == 1)                                                                         \
+                    SCALE_ROW(type, 1);                                                                \
+                else if (step == 3)                                                                    \
+                    SCALE_ROW(type, 3);                                                                \
+                else                                                                                   \
+                    SCALE_ROW(type, step);                                                             \
+                if (mirrored) {                                                                        \
+                    const float *end = row + width - 1;                                                \
+                    for (Py_ssize_t x = 0; x < width; x++) to[x] = end[-x];                            \
+                }                                                                                      \
+            }                                                                                          \
+    }
+
+DEFINE_NORMALIZE(normalize_uint8, uint8_t)
+DEFINE_NORMALIZE(normalize_int8, int8_t)
+DEFINE_NORMALIZE(normalize_uint16, uint16_t)
+DEFINE_NORMALIZE(normalize_int16, int16_t)
+DEFINE_NORMALIZE(normalize_float, float)
+
+typedef void Normalize(const Image *source, const Image *target, const float *gains, const float *offsets,
+                       float *mirrored);
+
+static Normalize *normalize_of(char kind) {
+    switch (kind) {
+    case 'B': return normalize_uint8;
+    case 'b': return normalize_int8;
+    case 'H': return normalize_uint16;
+    case 'h': return normalize_int16;
+    case 'f': return normalize_float;
+    default: return NULL;
     }
 }

@@ -16,66 +16,73 @@ ALWAYS_INLINE void find_pixels(double base, double factor, Py_ssize_t first, Py_
 }
 
 /* Copy the pixels of a row; `size` is a constant, for the compiler. */
-ALWAYS_INLINE void copy_found(const Image *source, const int32_t *rows, const int32_t *columns, Py_ssize_t n,
-                              Py_ssize_t size, const char *fill, char *to) {
+ALWAYS_INLINE void copy_found(const Py_buffer *source, const int32_t *slices, const int32_t *rows,
+                              const int32_t *columns, Py_ssize_t n, Py_ssize_t size, const char *fill, char *to) {
     for (Py_ssize_t i = 0; i < n; i++) {
-        const char *from = (rows[i] | columns[i]) < 0
-                               ? fill
-                               : source->data + rows[i] * source->strides[0] + columns[i] * size;
-        memcpy(to + i * size, from, size);
+        const char *from = (const char *)source->buf + slices[i] * source->strides[0] + rows[i] * source->strides[1] +
+                           columns[i] * size;
+        memcpy(to + i * size, (slices[i] | rows[i] | columns[i]) < 0 ? fill : from, size);
     }
 }
 
+/* Warp a volume, or a single slice, whose positions along z stay 0. */
 FOR_EACH_CPU_UNFUSED
-static void warp_nearest(const Image *source, const Image *target, const double *matrix, const char *fill) {
-    int32_t columns[WARP_CHUNK], rows[WARP_CHUNK];
-    const Py_ssize_t width = target->shape[1], size = source->shape[2];
-    for (Py_ssize_t y = 0; y < target->shape[0]; y++) {
-        const double x_base = matrix[2] + matrix[1] * ((double)y + 0.5), y_base = matrix[5] + matrix[4] * ((double)y + 0.5);
-        for (Py_ssize_t x = 0; x < width; x += WARP_CHUNK) {
-            Py_ssize_t n = width - x < WARP_CHUNK ? width - x : WARP_CHUNK;
-            find_pixels(x_base, matrix[0], x, n, source->shape[1], fill == NULL, columns);
-            find_pixels(y_base, matrix[3], x, n, source->shape[0], fill == NULL, rows);
-            char *to = target->data + y * target->strides[0] + x * size;
-            if (size == 3)
-                copy_found(source, rows, columns, n, 3, fill, to);
-            else if (size == 1)
-                copy_found(source, rows, columns, n, 1, fill, to);
-            else if (size == 4)
-                copy_found(source, rows, columns, n, 4, fill, to);
-            else
-                copy_found(source, rows, columns, n, size, fill, to);
+static void warp_nearest(const Py_buffer *source, const Py_buffer *target, const double *matrix, const char *fill) {
+    int32_t columns[WARP_CHUNK], rows[WARP_CHUNK], slices[WARP_CHUNK] = {0};
+    const Py_ssize_t *from = source->shape, *to = target->shape, size = from[3];
+    const int is_flat = from[0] == 1 && to[0] == 1;
+    for (Py_ssize_t z = 0; z < to[0]; z++)
+        for (Py_ssize_t y = 0; y < to[1]; y++) {
+            double bases[3];
+            for (int a = 0; a < 3; a++) {
+                const double *row = matrix + 4 * a;
+                bases[a] = (is_flat ? row[3] : row[3] + row[2] * ((double)z + 0.5)) + row[1] * ((double)y + 0.5);
+            }
+            for (Py_ssize_t x = 0; x < to[2]; x += WARP_CHUNK) {
+                Py_ssize_t n = to[2] - x < WARP_CHUNK ? to[2] - x : WARP_CHUNK;
+                find_pixels(bases[0], matrix[0], x, n, from[2], fill == NULL, columns);
+                find_pixels(bases[1], matrix[4], x, n, from[1], fill == NULL, rows);
+                if (!is_flat) find_pixels(bases[2], matrix[8], x, n, from[0], fill == NULL, slices);
+                char *out = (char *)target->buf + z * target->strides[0] + y * target->strides[1] + x * size;
+                switch (size) {
+                case 1: copy_found(source, slices, rows, columns, n, 1, fill, out); break;
+                case 2: copy_found(source, slices, rows, columns, n, 2, fill, out); break;
+                case 3: copy_found(source, slices, rows, columns, n, 3, fill, out); break;
+                case 4: copy_found(source, slices, rows, columns, n, 4, fill, out); break;
+                case 12: copy_found(source, slices, rows, columns, n, 12, fill, out); break;
+                default: copy_found(source, slices, rows, columns, n, size, fill, out);
+                }
+            }
         }
-    }
 }
 
 PyDoc_STRVAR(warp_nearest_doc,
              "warp_nearest(source, target, matrix, fill)\n--\n\n"
-             "Copy pixels of uint8 (h, w, bytes), rows of adjacent pixels of any type, into (h, w, bytes) of the same\n"
-             "kind. matrix: float64 (2, 3), maps the centers of the target's pixels to x, y in the source; fill: a pixel\n"
-             "for those outside, or b'' to repeat the source's border.");
+             "Copy pixels of uint8 (d, h, w, bytes), pixels of any type, into (d, h, w, bytes) of the same kind, both\n"
+             "C-contiguous. matrix: float64 (3, 4), maps the centers of the target's pixels to x, y, z in the source;\n"
+             "z is ignored if both have one slice. fill: a pixel for those outside, or b'' to repeat the border.");
 
 static PyObject *warp_nearest_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
-    Py_buffer matrix, fill, source_view, target_view;
-    Image source, target;
+    Py_buffer matrix, fill, source, target;
     if (!PyArg_ParseTuple(arguments, "OOy*y*", &from, &to, &matrix, &fill)) return NULL;
-    if (borrow_both(from, &source_view, &source, to, 'B', &target_view, &target) < 0) goto release_values;
-    Py_ssize_t size = source.shape[2];
-    int adjacent = (source.strides[2] == 1 || size == 1) && (source.strides[1] == size || source.shape[1] == 1) &&
-                   (target.strides[2] == 1 || size == 1) && (target.strides[1] == size || target.shape[1] == 1);
-    if (!adjacent || target.shape[2] != size || min_extent(&source) < 1 || source.shape[0] > INT32_MAX ||
-        source.shape[1] > INT32_MAX || target.shape[1] > INT32_MAX || matrix.len != 6 * (Py_ssize_t)sizeof(double) ||
-        (fill.len && fill.len != size)) {
+    if (PyObject_GetBuffer(from, &source, PyBUF_C_CONTIGUOUS) < 0) goto release_values;
+    if (PyObject_GetBuffer(to, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) goto release_source;
+    int fits = source.ndim == 4 && target.ndim == 4 && source.itemsize == 1 && target.itemsize == 1 && source.len > 0 &&
+               matrix.len == 12 * (Py_ssize_t)sizeof(double);
+    for (int a = 0; fits && a < 3; a++) fits = source.shape[a] <= INT32_MAX && target.shape[a] <= INT32_MAX;
+    fits = fits && target.shape[3] == source.shape[3] && (fill.len == 0 || fill.len == source.shape[3]);
+    if (!fits) {
         PyErr_SetString(PyExc_ValueError, "the image, the result, the matrix and the fill value don't fit each other");
-        goto release_images;
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        warp_nearest(&source, &target, matrix.buf, fill.len ? fill.buf : NULL);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
     }
-    Py_BEGIN_ALLOW_THREADS
-    warp_nearest(&source, &target, matrix.buf, fill.len ? fill.buf : NULL);
-    Py_END_ALLOW_THREADS
-    result = Py_NewRef(Py_None);
-release_images:
-    RELEASE(&source_view, &target_view);
+    PyBuffer_Release(&target);
+release_source:
+    PyBuffer_Release(&source);
 release_values:
     RELEASE(&matrix, &fill);
     return result;

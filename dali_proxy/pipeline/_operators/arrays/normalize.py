@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._imaging import convert
-from dali_proxy.pipeline._imaging.normalize import scale_bytes
+from dali_proxy.pipeline._imaging.normalize import scale_numbers
 from dali_proxy.pipeline._imaging.reductions import REDUCTIONS, Reduction, reduce
 from dali_proxy.pipeline._imaging.rows import standardize_rows
 from dali_proxy.pipeline._kernels import Samples
@@ -258,7 +258,7 @@ class NormalizeCpu(BatchOperator):
                 gain = float(factors[sample].item())
                 offset = settings.shift - float(means[sample].item()) * gain
                 result: Array = made[sample, ...]
-                if math.isfinite(offset) and scale_bytes(data, result, gain, offset):
+                if math.isfinite(offset) and scale_numbers(data, result, gain, offset):
                     return result
             work = np.atleast_1d(made[sample, ...] if plain else np.empty(shape, np.float32))
             with np.errstate(invalid="ignore"):

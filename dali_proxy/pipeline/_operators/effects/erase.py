@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -186,16 +188,37 @@ class EraseCpu(SampleOperator[_Regions]):
             out = np.empty(data.shape, data.dtype)
         np.copyto(out, data)
         values = state.colour(sample, data.shape)
-        fill = convert(fill_in_units(values, data.dtype), data.dtype)
+        fill = _filling(tuple(values.tolist()), data.dtype)
         if len(fill) > 1:
-            fill = fill.reshape([-1 if letter == "C" else 1 for letter in state.layout])
+            fill = np.broadcast_to(fill.reshape([-1 if letter == "C" else 1 for letter in state.layout]), data.shape)
         for begin, end in state.locate(slice(sample, sample + 1), np.array([data.shape]))[0].tolist():
             inside = tuple([slice(first, last) for first, last in zip(begin, end, strict=True)])
             if len(fill) > 1:
-                out[inside] = np.broadcast_to(fill, data.shape)[inside]
+                out[inside] = fill[inside]
             else:
-                out[inside] = fill
+                _merge_trailing(out, begin, end)[...] = fill[0]
         return out
+
+
+@lru_cache(maxsize=64)
+def _filling(values: tuple[float, ...], dtype: np.dtype[Any]) -> Array:
+    """Return fill values in a dtype."""
+    return convert(fill_in_units(np.array(values), dtype), dtype)
+
+
+def _merge_trailing(array: Array, begin: list[int], end: list[int]) -> Array:
+    """Return a view of a region whose last axis is as long as possible: NumPy's innermost loop runs along it."""
+    ndim = array.ndim
+    while ndim > 1 and begin[ndim - 1] == 0 and end[ndim - 1] == array.shape[ndim - 1]:
+        ndim -= 1
+    if not array.flags.c_contiguous or not array.size:
+        return array[tuple(map(slice, begin, end))]
+    inner = math.prod(array.shape[ndim:])
+    merged: Array = array.reshape(*array.shape[: ndim - 1], -1)
+    outer = map(slice, begin[: ndim - 1], end[: ndim - 1])
+    inside = (*outer, slice(begin[ndim - 1] * inner, end[ndim - 1] * inner))
+    region: Array = merged[inside]
+    return region
 
 
 @implements(ERASE, "gpu")

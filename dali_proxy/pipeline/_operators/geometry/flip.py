@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,6 +12,7 @@ import cv2
 import numpy as np
 
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
+from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.pixel_choices import PixelChoices
 from dali_proxy.pipeline._operator_api.arguments import Arguments
@@ -33,10 +35,8 @@ FLIP = declare_operator(
     devices=("cpu", "gpu"),
 )
 
-_ARGUMENTS = {"H": "vertical", "W": "horizontal", "D": "depthwise"}
-# OpenCV's flip codes by (vertical, horizontal).
-_OPENCV = {(True, False): 0, (False, True): 1, (True, True): -1}
 _OPENCV_TYPES = (np.uint8, np.uint16, np.int16, np.int32, np.float32, np.float64)
+_ARGUMENTS = {"H": "vertical", "W": "horizontal", "D": "depthwise"}
 
 
 def _flips(arguments: Arguments, batch_size: int, layout: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -53,7 +53,6 @@ def _flips(arguments: Arguments, batch_size: int, layout: str) -> np.ndarray[Any
 class _State:
     layout: str
     flips: list[list[bool]]
-    opencv: bool
 
 
 @implements(FLIP, "cpu")
@@ -64,7 +63,7 @@ class FlipCpu(SampleOperator[_State]):
         (data,) = inputs
         layout, known = layout_and_extents(batch, self.node, inputs, FLIP_LAYOUTS)
         flips: list[list[bool]] = _flips(batch.arguments(self.node), batch.size, layout).tolist()
-        return _State(layout, flips, layout == "HWC"), [describe(layout, known, data.dtype)]
+        return _State(layout, flips), [describe(layout, known, data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
@@ -76,10 +75,21 @@ class FlipCpu(SampleOperator[_State]):
             return out
         if out is None:
             out = np.empty(data.shape, data.dtype)
-        if state.opencv and data.flags.c_contiguous and data.dtype in _OPENCV_TYPES and 0 < data.shape[2] <= 4:
-            cv2.flip(data, _OPENCV[flips[0], flips[1]], dst=out)
+        mirrors = compiled is not None and flips[state.layout.index("W")] and out.flags.c_contiguous and data.size
+        turned = [flip and not (mirrors and letter == "W") for letter, flip in zip(state.layout, flips, strict=True)]
+        source = data[tuple([slice(None, None, -1 if flip else 1) for flip in turned])] if any(turned) else data
+        if compiled is not None and mirrors:
+            # NumPy's innermost loop would run along the channels.
+            width = state.layout.index("W")
+            channels = math.prod(data.shape[width + 1 :])
+            source = np.ascontiguousarray(source)
+            if 1 < channels <= 4 and data.dtype in _OPENCV_TYPES:
+                rows = -1, data.shape[width], channels
+                cv2.flip(source.reshape(rows), 1, dst=out.reshape(rows))
+            else:
+                compiled.mirror(source, out, data.shape[width], channels)
         else:
-            np.copyto(out, data[tuple([slice(None, None, -1 if flip else 1) for flip in flips])])
+            np.copyto(out, source)
         return out
 
 

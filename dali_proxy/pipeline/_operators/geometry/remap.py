@@ -13,7 +13,7 @@ from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_oper
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._imaging.filter2d import Border
-from dali_proxy.pipeline._imaging.sampling import linear_at, nearest_at
+from dali_proxy.pipeline._imaging.sampling import LARGEST, linear_at, nearest_at
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.point_maps import stored
@@ -122,6 +122,15 @@ class RemapCpu(SampleOperator[bool]):
     def _move(self, image: Array, x: Array, y: Array, out: Array) -> None:
         interpolation = self.node.argument("interp")
         corner = self.node.argument("pixel_origin") == "corner"
+        exact = image.dtype in (np.uint8, np.uint16, np.float32) and image.shape[2] in (1, 3, 4)
+        if interpolation == INTERP_LINEAR and exact and max(*image.shape, *x.shape) <= LARGEST:
+            shift = np.float32(0.5 if corner else 0.0)
+            kind, border = cv2.INTER_LINEAR, cv2.BORDER_CONSTANT
+            moved = cv2.remap(
+                np.ascontiguousarray(image), x - shift, y - shift, kind, borderMode=border, hint=cv2.ALGO_HINT_ACCURATE
+            )
+            out[...] = moved.reshape(out.shape)
+            return
         if interpolation in (INTERP_NN, INTERP_LINEAR):  # exact positions; OpenCV rounds them to 1 / 32
             shift = 0.0 if corner else 0.5
             sampled = nearest_at if interpolation == INTERP_NN else linear_at

@@ -23,6 +23,7 @@ from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operator_api.trace import profiler_trace
 from dali_proxy.pipeline._operators.decoding.image_warnings import damaged_images
+from dali_proxy.pipeline._remote.totals import remote_totals
 from dali_proxy.pipeline._video.video_pool import total_counters
 
 _MOST_WAITING = 64  # requests for samples
@@ -106,6 +107,7 @@ class Reports:
             **self._machine.report(),
             **total_counters(),
             "damaged": damaged_images(),
+            **remote_totals(),
             "load": os.getloadavg()[0] / (os.cpu_count() or 1),
         }
 

@@ -40,6 +40,19 @@ def others_load(stats: Counters) -> str:
     )
 
 
+def advise_remote(stats: Counters) -> str:
+    """Return a sentence for users: what the server reads behind URLs, and whether that limits the speed."""
+    text = (
+        f"{stats.remote_reads:,} requests answered, {stats.remote_bytes / 1e6:,.1f} MB, "
+        f"{stats.remote_seconds / stats.remote_reads * 1e3:,.0f} ms each; {stats.remote_repeats:,} sent again"
+    )
+    waits = any(_mostly_waits(times, stats) for times in stats.operators.values())
+    if stats.limited_by == "pipeline" and waits and stats.remote_seconds > stats.busy:
+        at_once = stats.remote_seconds / max(stats.busy, 1e-9)
+        return f"{text}. The store limits the speed: {at_once:,.0f} requests wait for it at a time, on average"
+    return text
+
+
 def _is_full(stats: Counters) -> bool:
     """Return whether no core was idle, as far as that was measured."""
     return stats.observed > _OBSERVED and stats.cores_idle < _IDLE * stats.cores * stats.observed

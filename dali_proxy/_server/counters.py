@@ -59,6 +59,10 @@ class Counters:
     samples: int = 0
     errors: int = 0
     damaged: int = 0
+    remote_reads: int = 0
+    remote_bytes: int = 0
+    remote_seconds: float = 0.0
+    remote_repeats: int = 0
     dropped: int = 0
     shared: int = 0
     skipped: int = 0

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.latency import Latency
-from dali_proxy._server.advice import advise
+from dali_proxy._server.advice import advise, advise_remote
 from dali_proxy._server.cache_advice import advise_cache
 from dali_proxy._server.counters import Counters, OperatorTimes
 from dali_proxy._server.notebook import as_html
@@ -223,6 +223,11 @@ class ServerStats(Counters):
         samples: number of samples in these batches.
         errors: number of failed batches.
         damaged: number of decoded JPEGs that are damaged in their middle, so that a part of their pixels is wrong.
+        remote_reads: number of requests for content behind URLs that the server's process has sent and that were
+            answered, since it began.
+        remote_bytes: bytes of these answers.
+        remote_seconds: time until these answers came, summed over requests, which wait at the same time.
+        remote_repeats: number of requests that failed and were sent again.
         dropped: number of batches that were no longer needed.
         shared: number of batches that got a copy of the result of an equal one, which another process had requested.
         skipped: number of samples that loaders of this process skipped (`on_error`), since the server was created.
@@ -346,6 +351,10 @@ class ServerStats(Counters):
             lines += textwrap.wrap(text, _WIDTH, initial_indent="workers     ", subsequent_indent=" " * 12)
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
+        if self.remote_reads:
+            lines += textwrap.wrap(
+                advise_remote(self), _WIDTH, initial_indent="remote      ", subsequent_indent=" " * 12
+            )
         if self.damaged:
             lines.append(
                 f"damaged     {self.damaged:,} JPEGs are damaged in their middle: a part of their pixels is wrong"

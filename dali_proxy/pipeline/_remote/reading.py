@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._optional import optional_package
 from dali_proxy.pipeline._remote.cache import disk_cache
+from dali_proxy.pipeline._remote.totals import count_remote, count_repeat
 from dali_proxy.pipeline._secrets import redacted
 from dali_proxy.pipeline.errors import PipelineError
 
@@ -117,8 +118,11 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
     """Call a function, again and again while it fails with errors that may pass."""
     pause = _FIRST_PAUSE
     for attempt in range(1, _ATTEMPTS + 1):
+        begin = time.perf_counter()
         try:
-            return call()
+            answer = call()
+            count_remote(len(answer) if isinstance(answer, bytes) else 0, time.perf_counter() - begin)
+            return answer
         except PipelineError:
             raise
         except Exception as error:  # noqa: BLE001 - of any filesystem
@@ -130,6 +134,7 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
                 raise PipelineError(f"can't {verb} {url!r}{tries}: {reason}") from (
                     error if shown == reason else PipelineError(shown)  # a traceback would show the error's own text
                 )
+        count_repeat()
         time.sleep(pause * random.uniform(0.5, 1.0))  # ranks that failed together don't return together
         pause = min(2 * pause, _LONGEST_PAUSE)
     raise AssertionError("the last attempt returns or raises")

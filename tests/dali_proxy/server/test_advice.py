@@ -302,3 +302,20 @@ def test_workers_are_remembered_after_the_loop() -> None:
         stats = server.stats()
     assert stats.num_workers == 2
     assert "8 samples taken in 2 batches, with 2 workers" in str(stats)
+
+
+@pytest.mark.parametrize("limits", [True, False])
+def test_report_says_that_a_store_limits_the_speed(limits: bool) -> None:
+    operators = {"fn.io.file.read": OperatorTimes(10, 0.2, 9.0)}
+    cores: dict[str, Any] = {"cores": 2, "observed": 10.0, "cores_idle": 15.0}
+    requests: dict[str, Any] = {
+        "remote_reads": 640,
+        "remote_bytes": 6_400_000,
+        "remote_seconds": 32.0,
+        "remote_repeats": 30,
+    }
+    waits = {"training": 1.0, "result_wait": 9.0} if limits else {"training": 9.0, "result_wait": 0.1}
+    stats = ServerStats(operators=operators, seconds=10.0, busy=8.0, loop_batches=20, **waits, **cores, **requests)
+    line = " ".join(str(stats).split())
+    assert "remote 640 requests answered, 6.4 MB, 50 ms each; 30 sent again" in line
+    assert ("The store limits the speed: 4 requests wait" in line) is limits

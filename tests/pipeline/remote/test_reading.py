@@ -10,6 +10,7 @@ import struct
 import sys
 import tarfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 
 from dali_proxy.pipeline._remote.data_file import Blocks
 from dali_proxy.pipeline._remote.reading import REMOTE_THREADS
+from dali_proxy.pipeline._remote.totals import remote_totals
 from pipeline import Pipeline, fn, tfrecord
 from pipeline.errors import BuildError, OperatorError, PipelineError
 from tests.clips import Clips
@@ -170,7 +172,11 @@ def test_files_of_a_batch_are_read_at_once(web: WebServer, tmp_path: Path) -> No
 
 def test_passing_faults_are_tried_again(web: WebServer, tmp_path: Path) -> None:
     web.faults = {"/a/00.jpg": [503, "truncate", 429], "/x.tfrecord": [500, 500]}
-    assert read_paths([f"{web.url}/a/00.jpg"]) == [(tmp_path / "a/00.jpg").read_bytes()]
+    before, content = Counter(remote_totals()), (tmp_path / "a/00.jpg").read_bytes()
+    assert read_paths([f"{web.url}/a/00.jpg"]) == [content]
+    counted = {name: value - before[name] for name, value in remote_totals().items()}
+    assert counted.pop("remote_seconds") > 0
+    assert counted == {"remote_reads": 1, "remote_bytes": len(content), "remote_repeats": 3}
     test_reader_of_urls_returns_the_same_data("tfrecord", "http", web, tmp_path)
 
 

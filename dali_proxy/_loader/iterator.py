@@ -26,6 +26,7 @@ from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.rank_batch_sampler import RankBatchSampler
 from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
+from dali_proxy._loader.sample_log import SampleLog
 from dali_proxy._loader.wrapping import inner_loader
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from dali_proxy.pipeline._graph.location import user_traceback
@@ -77,6 +78,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._in_order = loader.in_order
         self._ragged = loader.ragged
         self._earlier_shapes = loader._earlier_shapes
+        self._log = None if loader.sample_log is None else SampleLog(loader.sample_log)
         self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
@@ -152,6 +154,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             batch, numbered, position = self._yielding
             if self._transform is not None:
                 batch = self._transformed(batch, numbered, position)
+            if self._log is not None:
+                self._log.add(numbered)
             self.last, self.progress.yielded, self._yielding = numbered, (numbered.batch, position), None
             return batch  # no call since the assignment above, so no signal handler runs in between
         finally:

@@ -7,6 +7,7 @@ import multiprocessing
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from dali_proxy._loader.resume import (
     stateful_sampler,
 )
 from dali_proxy._loader.sample_costs import SampleCosts
+from dali_proxy._loader.sample_log import check_sample_log
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import this_thread
 from dali_proxy.pipeline._graph.location import warn_caller
@@ -77,6 +79,9 @@ class DataLoader(LoaderOptions):
             Python, NumPy and torch (also that of the current GPU) have seeds that follow from the pipeline's `seed`,
             the epoch and the batch, as the pipeline's own random numbers do: runs repeat with any number of workers,
             and after `load_state_dict`. Without `seed=`, torch's generator at the start of the epoch replaces it.
+        sample_log: file to which a line of JSON is appended for each batch that the loop gets: ``epoch``, ``batch``,
+            ``rank``, and ``indices``, the dataset indices of its samples, with those that `on_error` left out. Several
+            ranks may use the same file.
         **kwargs: as for `torch.utils.data.DataLoader`. In a distributed run (torchrun, SLURM, torch.distributed),
             `num_workers` is by default the rank's share of the cores when an epoch begins; see
             `distributed.environment`. It is 0 for iterable datasets. If the server has dataset workers, or servers in a
@@ -88,7 +93,8 @@ class DataLoader(LoaderOptions):
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
         ArgumentTypeError: the first argument isn't a server, or its servers in a cluster can't read the dataset.
-        ArgumentValueError: the server reads the dataset, and `prefetch_factor` is less than 1.
+        ArgumentValueError: the server reads the dataset, and `prefetch_factor` is less than 1; or the folder of
+            `sample_log` doesn't exist.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
@@ -104,6 +110,7 @@ class DataLoader(LoaderOptions):
         on_error: OnError = "raise",
         ragged: Ragged | None = None,
         batch_transform: Callable[[Any], Any] | None = None,
+        sample_log: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(dali_server, DALIServer):
@@ -123,6 +130,7 @@ class DataLoader(LoaderOptions):
         self.on_error = check_on_error(on_error)
         self.ragged = check_ragged(ragged)
         self.batch_transform = check_batch_transform(batch_transform)
+        self.sample_log = check_sample_log(sample_log)
         self._earlier_shapes = EarlierShapes()
         self._sample_costs = SampleCosts()
         try:
@@ -331,7 +339,7 @@ def _pool_options(options: dict[str, Any]) -> dict[str, Any]:
     return {"prefetch_factor": prefetch_factor, "persistent_workers": options.pop("persistent_workers", False)}
 
 
-_OPTIONS = ("last_batch_policy", "last_batch_padded", "on_error", "ragged", "batch_transform")
+_OPTIONS = ("last_batch_policy", "last_batch_padded", "on_error", "ragged", "batch_transform", "sample_log")
 _OURS = ("dali_server", *_OPTIONS)
 
 

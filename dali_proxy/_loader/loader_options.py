@@ -25,6 +25,7 @@ class LoaderOptions(torch.utils.data.DataLoader[Any]):
     on_error: OnError
     ragged: Ragged | None
     batch_transform: Callable[[Any], Any] | None
+    sample_log: str | None
     #: Whether the server reads the samples.
     _reads_in_server: bool
     _earlier_shapes: EarlierShapes

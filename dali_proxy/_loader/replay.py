@@ -71,5 +71,5 @@ def _copy(loader: Any) -> Any:
     known = {id(loader.dataset): loader.dataset}
     for name in ("sampler", "batch_sampler", "generator"):
         vars(again)[name] = copy.deepcopy(vars(loader).get(name), known)
-    vars(again)["persistent_workers"] = False
+    vars(again)["persistent_workers"], vars(again)["sample_log"] = False, None
     return again

@@ -9,34 +9,32 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-from torch.utils.data import _utils
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._consumer.pending_requests import Deadline
+from dali_proxy._loader.batch_reader import BatchReader
 from dali_proxy._loader.batch_transform import seeded
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.collate import Collate
-from dali_proxy._loader.inner_loader import InnerLoader, create_batch
+from dali_proxy._loader.inner_loader import InnerLoader
 from dali_proxy._loader.numbered_datasets import NumberedDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.rescue import LOST
 from dali_proxy._loader.sample_costs import SampleCosts
 from dali_proxy._transport.endpoint import without_rank
-from dali_proxy.errors import ServerDiedError, WorkerDiedError
+from dali_proxy.errors import WorkerDiedError
 from dali_proxy.pipeline._executor.available_memory import available_memory
 from dali_proxy.pipeline._ipc import pickling
 from dali_proxy.pipeline._ipc.interpreter import working_directory
@@ -55,6 +53,7 @@ _EACH = 3  # batches in flight of each server or worker: one is read, one is in 
 _MOST = 16  # ... while the loop waits for the pipeline, or for a batch that takes so long that the others are done
 _AT_ONCE = 2  # batches that keep a worker busy: one is read, and another one waits
 _WAITS = 0.1  # part of its time in which a loop waits for results, from which more batches may help
+_CALM = 8  # times as many batches as are in flight, without a wait, after which fewer are enough
 _SLOW = 1.0  # batches that a batch must begin earlier, from which no other waits behind it
 _PART = 4  # the part of the available memory that a pickled dataset may take: one of so many
 _READS = 2  # batches that this process reads in each step of the loop, at most
@@ -72,79 +71,6 @@ class _ReadHere:
 
     def drop(self) -> None:
         """Do nothing: the batch belongs to a session that ends."""
-
-
-@dataclass(eq=False)
-class BatchReader:
-    """Does the work of a torch worker in another process: reads and collates batches.
-
-    Its pickle is the same for all epochs and ranks, as long as the dataset, the functions and the directory are.
-
-    Attributes:
-        dataset: the wrapped dataset.
-        collate: the wrapped collate function; it shares the role `own` with the dataset.
-        has_batches: whether the indices are those of a batch.
-        worker_init_fn: the user's function, or None.
-        directory: working directory of the user's process; empty if it has none.
-    """
-
-    dataset: NumberedDataset
-    collate: Collate
-    has_batches: bool
-    worker_init_fn: Any
-    directory: str
-
-    def begin(self, number: int, count: int, where: str) -> None:
-        """Let this process look like a worker to the user's code."""
-        self._where = f" on {where}" if where else ""
-        own = self.dataset.own
-        own.id, own.count = number, count
-        self.collate.packs = False  # batches are pickled together with large arrays, or with their results
-        worker: Any = _utils.worker  # torch has no public names for these
-        self._info = worker.WorkerInfo(id=number, num_workers=count, seed=0, dataset=self.dataset.dataset)
-        worker._worker_info = self._info
-        if where:  # another machine
-            self.directory = ""
-        self._enter_directory()
-        try:
-            if self.worker_init_fn is not None:
-                self.worker_init_fn(number)
-        except Exception as error:  # noqa: BLE001  # raised for each batch
-            own.init_error = error
-        self._leave_directory()
-
-    def read(self, request: BatchRequest) -> CollatedBatch | FailedBatch:
-        """Return a batch, whose placeholders are submitted.
-
-        Random numbers that the dataset draws depend only on the seed and the batch.
-
-        Raises:
-            ServerDiedError: the pipeline's host is gone.
-        """
-        numbered: NumberedIndices = request.numbered
-        worker: Any = _utils.worker
-        worker._worker_info, self.dataset.request = self._info, request
-        self._enter_directory()
-        with seeded(np.random.SeedSequence([request.seed, numbered.epoch, numbered.number_among_ranks])):
-            batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
-        self._leave_directory()
-        if isinstance(batch, FailedBatch):
-            if isinstance(batch.error, BaseException):
-                return batch
-            if issubclass(batch.error.exc_type, LOST):
-                raise ServerDiedError(batch.traceback)
-            batch.worker += self._where
-            batch.error.where += self._where and f",{self._where}"
-        return batch
-
-    def _enter_directory(self) -> None:
-        """Let relative paths be those of the user's process. Readers of other loaders may have other directories."""
-        if self.directory and self.directory != working_directory():
-            with suppress(OSError):  # this process may not enter it
-                os.chdir(self.directory)
-
-    def _leave_directory(self) -> None:
-        self.directory = self.directory and working_directory()  # the user's code may have changed it
 
 
 class PoolLoader(InnerLoader):
@@ -176,6 +102,7 @@ class PoolLoader(InnerLoader):
         self._size = 0  # bytes of the last result
         self._inputs = 0  # bytes of the samples of the last batch
         self._waited, self._since, self._count = 0.0, 0.0, 0  # seconds of waiting for so many results, and their begin
+        self._calm = 0  # number of batches since the loop has waited for one
         self._seed = 0
 
     @property
@@ -228,18 +155,26 @@ class PoolLoader(InnerLoader):
 
     def allow_more(self) -> None:
         """Let more batches be in flight from now on, if their size is known."""
+        self._calm = 0
         if self._size:
             self._each = min(self._each + 1, self._most)
 
     def note_wait(self, seconds: float) -> None:
         # The pipeline runs more batches at once only if more are there, and keeps to that only if it is faster.
-        self._waited, self._count = self._waited + seconds, self._count + 1
-        if self._count < self.in_flight.batches:
+        self._waited, self._count, self._calm = self._waited + seconds, self._count + 1, self._calm + 1
+        batches = self.in_flight.batches
+        if self._count < batches:
             return
         now = time.monotonic()
         if self._since and self._waited > _WAITS * (now - self._since):
             self.allow_more()
+        elif self._calm > _CALM * batches:
+            self._each, self._calm = max(self._each - 1, min(_EACH, self._each)), 0
         self._waited, self._since, self._count = 0.0, now, 0
+
+    def note_empty(self) -> None:
+        """Record that the loop waits for samples."""
+        self._calm = 0
 
     @property
     def reach(self) -> int:
@@ -426,6 +361,7 @@ class _PoolBatches(_BaseDataLoaderIter):
         self._request_more()
         if self._next_done() is not None or (self._drawn_all and not self._drawn):
             return True
+        self._loader.note_empty()
         if self._has_idle_workers():
             self._loader.allow_more()
             self._request_more()

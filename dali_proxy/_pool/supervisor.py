@@ -27,7 +27,7 @@ from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.errors import IPCError
 from dali_proxy.pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
 
-_PRELOADED = "dali_proxy._loader.pool_loader"  # the readers' module, and all that it imports; a higher layer
+_PRELOADED = "dali_proxy._loader.batch_reader"  # the readers' module, and all that it imports; a higher layer
 _CALM = 10.0  # seconds
 _DEATHS = 10  # deaths of each worker, on average, in that time, after which the pool gives up
 

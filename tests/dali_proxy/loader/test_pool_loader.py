@@ -231,3 +231,18 @@ def test_more_batches_are_in_flight_while_the_loop_waits_for_results(
         loader.note_wait(waited)
         found = max(found, loader.in_flight.batches)
     assert found == expected
+
+
+def test_batches_in_flight_that_a_loop_does_not_need_any_more_are_given_up() -> None:
+    pool = Pool(1, [1.0] * 4)
+    loader = loader_of(pool, [[index] for index in range(4)], SampleCosts())
+    list(loader)
+    for _ in range(5):
+        loader.allow_more()
+    before = loader.in_flight.batches
+    found = []
+    for _ in range(1000):
+        loader.note_wait(0.0)
+        found.append(loader.in_flight.batches)
+    assert found == sorted(found, reverse=True)
+    assert found[before * 7] == before > found[-1] == 3

@@ -11,8 +11,9 @@ import numpy as np
 from torch.utils.data import _utils
 
 from dali_proxy._common.batch_reading import BatchRequest
+from dali_proxy._common.run_delay import run_delay
 from dali_proxy._loader.batch_transform import seeded
-from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, with_run_delay
 from dali_proxy._loader.collate import Collate
 from dali_proxy._loader.inner_loader import create_batch
 from dali_proxy._loader.numbered_datasets import NumberedDataset
@@ -72,6 +73,7 @@ class BatchReader:
         worker: Any = _utils.worker
         worker._worker_info, self.dataset.request = self._info, request
         self._enter_directory()
+        before = run_delay()
         with seeded(np.random.SeedSequence([request.seed, numbered.epoch, numbered.number_among_ranks])):
             batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
         self._leave_directory()
@@ -82,7 +84,8 @@ class BatchReader:
                 raise ServerDiedError(batch.traceback)
             batch.worker += self._where
             batch.error.where += self._where and f",{self._where}"
-        return batch
+            return batch
+        return with_run_delay(batch, before)
 
     def _enter_directory(self) -> None:
         """Let relative paths be those of the user's process. Readers of other loaders may have other directories."""

@@ -18,6 +18,7 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
+from dali_proxy._common.run_delay import run_delay
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
 from dali_proxy._worker.batch_context import BatchContext
@@ -27,6 +28,7 @@ from dali_proxy.pipeline._rng import global_batch
 from dali_proxy.pipeline.errors import PipelineError
 
 _SMALL = 1 << 16  # bytes
+_COMPUTES = 0.75  # part of its time in which a thread that computes uses a core, or wants one
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Cost(NamedTuple):
         message: size of the message with the worker's last batch.
         slowest: dataset index of the sample that took longest to read, as text; empty if unknown.
         slowest_seconds: its elapsed time.
-        processor: processor time of the thread in these seconds.
+        processor: processor time of the thread in these seconds; see also `with_run_delay`.
         samples: elapsed time of each sample, as 32-bit floats; empty if unknown, or on the way from torch's workers.
     """
 
@@ -118,6 +120,21 @@ class CollatedBatch(NamedTuple):
     data: Any
     position: bytes | None = None
     cost: Cost | None = None
+
+
+def with_run_delay(batch: CollatedBatch, before: float) -> CollatedBatch:
+    """Return a batch whose processor time includes the time that this thread got no core, if it hardly waited else.
+
+    Reading that computes then doesn't look like waiting for a disk because other programs use the cores.
+
+    Args:
+        batch: the batch.
+        before: `run_delay` when the batch began.
+    """
+    cost = batch.cost
+    if cost is None or (wanted := cost.processor + run_delay() - before) < _COMPUTES * cost.seconds:
+        return batch
+    return batch._replace(cost=cost._replace(processor=wanted))
 
 
 class Pause:

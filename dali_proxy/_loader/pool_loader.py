@@ -23,10 +23,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._common.in_flight import InFlight
+from dali_proxy._common.run_delay import run_delay
 from dali_proxy._consumer.pending_requests import Deadline
 from dali_proxy._loader.batch_reader import BatchReader
 from dali_proxy._loader.batch_transform import seeded
-from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause, with_run_delay
 from dali_proxy._loader.collate import Collate
 from dali_proxy._loader.inner_loader import InnerLoader
 from dali_proxy._loader.numbered_datasets import NumberedDataset, session_of
@@ -213,9 +214,10 @@ class PoolLoader(InnerLoader):
         Raises:
             Interrupted: a signal handler raised.
         """
+        before = run_delay()
         with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.number_among_ranks])):
             batch: CollatedBatch | FailedBatch = let_through(super().make, numbered)
-            return batch
+        return with_run_delay(batch, before) if isinstance(batch, CollatedBatch) else batch
 
     def take(self, batch: _Pending) -> Any:
         """Return the batch that has arrived, or raise its error."""

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ import torch
 
 from benchmarks.cache.epochs import MEAN, SIZE, STD, cropped
 from benchmarks.cache.files import draw_files
+from benchmarks.cache.tensorsocket_jobs import Received
 from benchmarks.ranks import run_ranks, wait_for_others
 from dali_proxy import DALIServer, DataLoader, Pipeline, fn, types
 
-#: A server for each job, without a cache and with one; a shared one, for jobs with seeds of their own or equal ranks.
-VARIANTS = ("own", "own cache", "shared cache", "equal ranks", "torch")
+#: A server for each job, without a cache and with one; a shared one, for jobs with different seeds or equal ranks.
+#: "tensorsocket" runs if it is installed. All jobs get the same batches, without the last ones.
+VARIANTS = ("own", "own cache", "shared cache", "equal ranks", "torch", "tensorsocket")
 _BATCH = 32
 
 
@@ -40,6 +43,7 @@ def measure_jobs(
         rounds: number of rounds, in which the variants take turns. The results are medians.
         variants: the variants; see `VARIANTS`.
     """
+    variants = [each for each in variants if each != "tensorsocket" or find_spec(each) is not None]
     rows: dict[str, list[tuple[float, float, float]]] = {variant: [] for variant in variants}
     with tempfile.TemporaryDirectory() as folder:
         for number, content in enumerate(draw_files(kind, count)):
@@ -100,6 +104,10 @@ def run_job(variant: str, folder: str, name: str, epochs: int) -> None:
         dataset = Files(folder)
         batches = torch.utils.data.DataLoader(dataset, _BATCH, shuffle=True, generator=generator)
         _loop(batches, epochs, 0, lambda: dataset.decoded)
+        return
+    if variant == "tensorsocket":
+        port = 20_000 + 4 * (os.getppid() % 10_000)
+        _loop(Received(Files(folder), _BATCH, port, rank == 0), epochs, 0, lambda: 0 if rank else len(Files(folder)))
         return
     named: dict[str, Any] = {"name": name, "attach": True} if variant in ("shared cache", "equal ranks") else {}
     cache = 0 if variant == "own" else "4GB"

@@ -22,6 +22,7 @@ class Totals:
         errors: failed batches.
         last_error: the error of the last failed batch; empty if none failed.
         shared: batches that got the results of equal ones.
+        repeated: samples of later epochs than the first.
         dropped: batches that were cancelled or never fetched.
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
@@ -37,6 +38,8 @@ class Totals:
         self.last_error = ""
         self.dropped = 0
         self.shared = 0
+        self.repeated = 0
+        self._first_epoch = -1
         self.bytes_in = 0
         self.bytes_out = 0
         self.arena_wait = 0.0
@@ -52,6 +55,10 @@ class Totals:
         """Count a finished batch."""
         self.batches += 1
         self.samples += request.size
+        if self._first_epoch < 0:
+            self._first_epoch = request.key.epoch
+        if request.key.epoch > self._first_epoch:
+            self.repeated += request.size
         if request.failure is not None:
             self.errors += 1
             self.last_error = clip(request.failure.message, 500)
@@ -69,6 +76,7 @@ class Totals:
             "last_error": self.last_error,
             "dropped": self.dropped,
             "shared": self.shared,
+            "repeated": self.repeated,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "arena_wait": self.arena_wait + sum(worker.waited for worker in connected),

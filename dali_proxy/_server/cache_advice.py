@@ -44,6 +44,12 @@ def _advise_without(stats: Counters) -> str:
     )
     if total < _LEAST or decoding < _DECODES * total:
         return ""
+    if stats.repeated:
+        again, known = decoding / total * stats.repeated / stats.samples, stats.samples - stats.repeated
+        return (
+            f"{again:.0%} of the operators' processor time decodes {known:,} samples again that were decoded before. "
+            'DALIServer(..., cache="8GB") decodes them once.'
+        )
     return (
         f"{decoding / total:.0%} of the operators' processor time decodes. If epochs or jobs repeat the samples, "
         'DALIServer(..., cache="8GB") decodes them once.'

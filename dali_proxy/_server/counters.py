@@ -65,6 +65,7 @@ class Counters:
     remote_repeats: int = 0
     dropped: int = 0
     shared: int = 0
+    repeated: int = 0
     skipped: int = 0
     replaced: int = 0
     restarts: int = 0

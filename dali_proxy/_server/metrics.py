@@ -22,6 +22,7 @@ _COUNTERS = {
     "remote_repeats": "requests of these that failed and were sent again",
     "dropped": "batches that were no longer needed",
     "shared": "batches that got the result of an equal one",
+    "repeated": "samples in epochs after the first one",
     "skipped": "samples that on_error skipped",
     "replaced": "samples that on_error replaced",
     "bytes_in": "bytes of samples",

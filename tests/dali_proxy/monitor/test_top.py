@@ -126,6 +126,12 @@ def test_report_of_a_server_in_a_terminal() -> None:
     assert "no running server" in render([])
 
 
+def test_use_of_the_cache_is_shown_in_a_terminal() -> None:
+    used = ServerStats(seconds=9, cache_limit=8 << 30, cache_bytes=1 << 30, cache_hits=30, cache_misses=10)
+    text = render([Observation(123, 99, "python train.py", used, used, 1.5)], 140)
+    assert "75% of 40 samples came from the cache, which saved 0.0 s; 1.0 GB of 8.0 GB are in use." in text
+
+
 def test_loops_of_several_ranks_are_shown_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     with DALIServer(affine(), mode="thread") as server:
         loop(server)

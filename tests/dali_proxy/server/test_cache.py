@@ -63,6 +63,14 @@ def test_epochs_have_the_bits_of_epochs_without_a_cache() -> None:
     assert stats.to_dict()["cache_advice"] == stats.cache_advice
 
 
+def test_samples_of_later_epochs_are_counted() -> None:
+    with DALIServer(cropped()) as server:
+        loader = loader_of(server)
+        for _ in range(3):
+            list(loader)
+        assert (server.stats().samples, server.stats().repeated) == (3 * COUNT, 2 * COUNT)
+
+
 def test_two_loaders_use_one_cache() -> None:
     with DALIServer(cropped(), cache="10MB") as server:
         first, second = digest(loader_of(server)), digest(loader_of(server))
@@ -142,6 +150,11 @@ GB = 1 << 30
         (
             ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 6.0), "fn.resize": OperatorTimes(9, 4.0)}),
             "60% of the operators' processor time decodes. If epochs or jobs repeat the samples, "
+            'DALIServer(..., cache="8GB") decodes them once.',
+        ),
+        (
+            ServerStats(samples=4000, repeated=3000, operators={"fn.decoders.image": OperatorTimes(9, 6.0)}),
+            "75% of the operators' processor time decodes 1,000 samples again that were decoded before. "
             'DALIServer(..., cache="8GB") decodes them once.',
         ),
         (ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 2.0), "fn.resize": OperatorTimes(9, 8.0)}), ""),

@@ -59,7 +59,7 @@ one value per sample or per frame. These are the exceptions:
 
 ## Differences from DALI
 
-These differences are intended or can't be avoided. [Decisions](decisions-cpu.md) lists the others.
+These differences are intended or can't be avoided. [Formats](formats.md#differences-from-dali) lists those of images.
 
 | operator | difference |
 | --- | --- |

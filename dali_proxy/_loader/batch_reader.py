@@ -15,8 +15,7 @@ from dali_proxy._common.run_delay import run_delay
 from dali_proxy._loader.batch_transform import seeded
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, with_run_delay
 from dali_proxy._loader.collate import Collate
-from dali_proxy._loader.inner_loader import create_batch
-from dali_proxy._loader.numbered_datasets import NumberedDataset
+from dali_proxy._loader.numbered_datasets import NumberedDataset, create_batch
 from dali_proxy._loader.rescue import LOST
 from dali_proxy.errors import ServerDiedError
 from dali_proxy.pipeline._ipc.interpreter import working_directory

@@ -1,4 +1,4 @@
-"""The loop over the inner loader: it gets batches of placeholders from workers, or creates them in this process."""
+"""The torch loader inside our loader, and the loop over it: workers or this process make batches of placeholders."""
 
 from __future__ import annotations
 
@@ -10,27 +10,68 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
+
+import torch.utils.data
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.process_exit import EndedWorkers
 from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.flight import Flight
 from dali_proxy._loader.generators import copy_of
-from dali_proxy._loader.inner_loader import InnerLoader
-from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedItems, NumberedSampler
+from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedItems, NumberedSampler, create_batch
 from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.resume import LoaderState, SamplerState
-from dali_proxy._worker.batch_context import without_context
+from dali_proxy._worker.batch_context import this_thread
 from dali_proxy.errors import ProxyError
 from dali_proxy.pipeline._concurrency.forking import keep_in_child, no_forks
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
 from dali_proxy.pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
+T = TypeVar("T")
+
 _MISSING = {
     errno.ENOSPC: "/dev/shm has no space for the semaphores of their queues",
     errno.EAGAIN: "the limit of processes is reached (ulimit -u, or pids.max of the container)",
 }
+
+
+class InnerLoader(torch.utils.data.DataLoader[Any]):
+    """A torch `DataLoader` over wrapped datasets and samplers."""
+
+    def check_worker_number_rationality(self) -> None:
+        """Do nothing: the outer loader has already warned."""
+
+    @property
+    def reads_here(self) -> bool:
+        """Whether this process reads the samples."""
+        return self.num_workers == 0
+
+    @property
+    def stays(self) -> str | None:
+        """Why this process reads all samples, of a loader whose server may change that; else empty or None.
+
+        It is empty if workers may read them, and None if the server doesn't decide.
+        """
+        return None
+
+    @property
+    def readers(self) -> int:
+        """Number of processes that read the samples; 0 if this process does."""
+        return self.num_workers
+
+    @property
+    def in_flight(self) -> InFlight:
+        """Number of batches that workers have got, and the loop hasn't, at most."""
+        return InFlight(max(self.num_workers, 1) * (self.prefetch_factor or 1), "prefetch_factor")
+
+    def note_wait(self, seconds: float) -> None:
+        """Record for how many seconds the loop has waited for a result."""
+
+    def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
+        """Compute a batch in this process. Only datasets with indices allow that."""
+        assert isinstance(self.dataset, NumberedDataset)
+        return create_batch(self.dataset, self.collate_fn, self.batch_sampler is not None, numbered)
 
 
 class InnerLoop:
@@ -97,11 +138,6 @@ class InnerLoop:
         if self._flight is not None:
             return self._flight.in_flight
         return self._loader.in_flight
-
-    @property
-    def stays(self) -> str | None:
-        """See `InnerLoader.stays`."""
-        return self._loader.stays
 
     def note_result(self, nbytes: int, waited: float, on_gpu: bool) -> None:
         """Record the size of a result, and for how many seconds the loop has waited for it."""
@@ -201,13 +237,13 @@ class InnerLoop:
         batches, items = self.batches, self._items
         assert batches is not None
         if not self._reads_here:
-            return without_context(next, batches)
+            return _without_context(next, batches)
         before = None if items is None else items.last
         try:
             if self._interrupted is not None and self.make is not None:
                 batch = self.make(self._interrupted)
             else:
-                batch = without_context(let_through, next, batches)
+                batch = _without_context(let_through, next, batches)
         except Interrupted as interrupted:  # by an exception of the dataset, or by a handler while the dataset was read
             if is_interrupt(interrupted.args[0]):
                 if items is not None and items.last is not before:
@@ -225,7 +261,7 @@ class InnerLoop:
 
     def _begin_batches(self) -> Iterator[Any]:
         try:
-            return without_context(iter, self._loader)
+            return _without_context(iter, self._loader)
         except OSError as error:
             missing = _MISSING.get(error.errno or 0)
             if missing is None or error.filename:
@@ -282,9 +318,18 @@ def _chunks(loader: InnerLoader) -> bool:
     return loader.num_workers > 0 and isinstance(loader.dataset, NumberedDataset) and getattr(loader, "in_order", True)
 
 
+def _without_context(call: Callable[..., T], *args: Any) -> T:
+    """Return ``call(*args)``, without a context: a loop inside another loop sets its own contexts."""
+    outer, this_thread.context = this_thread.context, None
+    try:
+        return call(*args)
+    finally:
+        this_thread.context = outer
+
+
 def _with_handlers(call: Callable[..., Any], *args: Any) -> Any:
     """Call the user's code without the context of an outer loop; let signal handlers run meanwhile."""
-    return without_context(let_through, call, *args)
+    return _without_context(let_through, call, *args)
 
 
 def _skip(batches: Iterator[Any], count: int) -> None:

@@ -71,6 +71,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         # Keep no reference to the loader, which may refer to this: workers end slowly when a cycle is collected.
         restarts = self._server.restart == "on-failure"
         inner, sampler, sampler_state = inner_loader(loader, self._first_session, start)
+        self._inner = inner
         self._loop = InnerLoop(inner, sampler, sampler_state)
         self._sampler_state = sampler_state
         self._generators = Generators(loader)
@@ -255,7 +256,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             if self._is_first:
                 times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
                 self._has_new_workers = False
-            self._server.controller.take(consumer, self._earlier_shapes, self._loop.stays)
+            self._server.controller.take(consumer, self._earlier_shapes, self._inner.stays)
             self._loop.note_result(self._results.nbytes, result_wait, self._results.on_gpu)
             self._is_first = False
             return batch, arrived.numbered, arrived.position

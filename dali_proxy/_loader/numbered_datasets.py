@@ -19,7 +19,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._common.bound_process import unblock_interrupts
-from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
+from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.generators import DrawWatch
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, this_thread
@@ -322,3 +322,18 @@ class WorkerInit:
                 raise
             self.own.init_error = error  # raised for each batch of this worker; torch reports it only for the first one
         mark_signal_exits()
+
+
+def create_batch(
+    dataset: NumberedDataset, collate: Callable[[Any], Any], has_batches: bool, numbered: NumberedIndices
+) -> CollatedBatch | FailedBatch:
+    """Compute a batch in this process.
+
+    Args:
+        dataset: the wrapped dataset.
+        collate: the wrapped collate function.
+        has_batches: whether `numbered` has the indices of a batch, and not a single one.
+        numbered: number and indices of the batch.
+    """
+    batch: CollatedBatch | FailedBatch = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
+    return batch

@@ -29,7 +29,7 @@ from dali_proxy._loader.batch_reader import BatchReader
 from dali_proxy._loader.batch_transform import seeded
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause, with_run_delay
 from dali_proxy._loader.collate import Collate
-from dali_proxy._loader.inner_loader import InnerLoader
+from dali_proxy._loader.inner_loop import InnerLoader
 from dali_proxy._loader.numbered_datasets import NumberedDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.rescue import LOST

@@ -10,7 +10,7 @@ from dali_proxy._common.bound_process import with_bound_workers
 from dali_proxy._common.policies import FilledBatches, LastBatchPolicy
 from dali_proxy._loader.collate import Collate
 from dali_proxy._loader.generators import DrawWatch, Generators
-from dali_proxy._loader.inner_loader import InnerLoader
+from dali_proxy._loader.inner_loop import InnerLoader
 from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSampler, WorkerInit
 from dali_proxy._loader.numbered_streams import NumberedIterableDataset
 from dali_proxy._loader.own_worker import OwnWorker

@@ -6,11 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-
-T = TypeVar("T")
 
 
 class BatchContext(msgspec.Struct, eq=False):
@@ -68,12 +66,3 @@ class _Thread(threading.local):
 
 this_thread = _Thread()
 """Its attribute `context` is the batch that the current thread is making; None in another library's loader."""
-
-
-def without_context(call: Callable[..., T], *args: Any) -> T:
-    """Return ``call(*args)``, without a context: a loop inside another loop sets its own contexts."""
-    outer, this_thread.context = this_thread.context, None
-    try:
-        return call(*args)
-    finally:
-        this_thread.context = outer

@@ -31,7 +31,7 @@ is faster.
 {source}
 
 ```console
-make bench-rivals                                           # in turn, as many as fit into a quarter of an hour
+make bench-rivals       # those without results, then the oldest ones, as many as fit into a quarter of an hour
 make bench-rivals ARGS="--jobs jpeg-small audio --rivals dali-proxy torch spdl"
 python -m docs.comparison                                   # this page, from the results
 ```
@@ -75,7 +75,9 @@ def page(document: dict[str, Any]) -> str:
     rounds = max(len(one["rounds"]) for job in jobs.values() for one in job["rivals"].values())
     noise = max(job["other_cores"] for job in jobs.values())
     busy = f" Other programs used up to {noise:.1f} cores meanwhile." if noise > 0.15 else ""
-    source = f"Measured on {machine['processor']}, {machine['cores']} cores, {document['date']}.{busy}"
+    dates = sorted({job.get("date", document["date"]) for job in jobs.values()})
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    source = f"Measured on {machine['processor']}, {machine['cores']} cores, {days}.{busy}"
     text = HEAD.format(
         rounds=rounds,
         cores=document["cores"],

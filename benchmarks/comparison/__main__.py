@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -27,16 +28,15 @@ SUFFIX = "-comparison"
 
 
 def main() -> int:
-    """Measure job after job, print a table for each, and save the JSON after each."""
+    """Measure job after job, print a table for each, and save the JSON after each, with earlier results of others."""
     options = parser().parse_args()
     budget = Budget(options.limit)
     results: list[JobResult] = []
     command = written(options, "python -m benchmarks.comparison")
     cores = Cores(options.workers, options.threads)
-    path = options.output / f"{date.today().isoformat()}-{short_name(None)}{SUFFIX}.json"
-    earlier = json.loads(path.read_text()) if path.exists() else None
+    earlier = last_jobs(options.output)
     with tempfile.TemporaryDirectory() as folder, ffmpeg_found(folder), tqdm(bar_format="{desc}", leave=False) as line:
-        for name in options.jobs:
+        for name in options.jobs or sorted(JOBS, key=lambda name: str(earlier.get(name, {}).get("date", ""))):
             if not budget.allows(name):
                 continue
             JOBS[name].prepare()
@@ -46,14 +46,21 @@ def main() -> int:
             )
             tqdm.write(table(results[-1]) + "\n")
             document = as_json(results, command, cores, budget.elapsed)
-            if earlier is not None:  # of the same day: jobs that weren't measured again stay
-                document["jobs"] = {**earlier["jobs"], **document["jobs"]}
-                document["seconds"] = max(document["seconds"], earlier["seconds"])
-            save(document, options.output, None, SUFFIX)
+            known = {**earlier, **document["jobs"]}
+            document["jobs"] = {job: known[job] for job in JOBS if job in known}
+            path = save(document, options.output, None, SUFFIX)
+            print(f"Saved {path.name}.")
     if budget.left_out:
         print(f"Left out, as {budget.limit:.0f} s were over: {', '.join(budget.left_out)}")
-    print(f"Saved {path.name}; python -m docs.comparison writes the page.")
+    print("python -m docs.comparison writes the page.")
     return 0
+
+
+def last_jobs(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the last results of each job on this kind of machine."""
+    paths = sorted(folder.glob(f"*-{short_name(None)}{SUFFIX}.json"))
+    document = json.loads(paths[-1].read_text()) if paths else {"jobs": {}}
+    return {name: {"date": document["date"], **job} for name, job in document["jobs"].items()}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,10 +70,15 @@ def parser() -> argparse.ArgumentParser:
         description="Time loaders on several kinds of data, in turn; print a table for each, save JSON.",
     )
     add = made.add_argument
-    add("--jobs", nargs="+", choices=JOBS, default=list(JOBS), help="kinds of data (default: all)")
+    add(
+        "--jobs",
+        nargs="+",
+        choices=JOBS,
+        help="kinds of data (default: all, those without results first, then the oldest)",
+    )
     add("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS), help="loaders (default: all)")
     add("--rounds", type=int, default=2, help="measurements of each loader (default: %(default)s)")
-    add("--seconds", type=float, default=4.0, help="length of one measurement (default: %(default)s)")
+    add("--seconds", type=float, default=2.0, help="length of one measurement (default: %(default)s)")
     add("--workers", type=int, default=2, help="worker processes of each loader (default: %(default)s)")
     add("--threads", type=int, default=2, help="threads of each loader (default: %(default)s)")
     add("--limit", type=float, default=840, help="seconds after which no job starts (default: %(default)s)")
@@ -75,4 +87,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # else each process would compile the modules of this checkout
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.comparison", *sys.argv[1:]])
     sys.exit(main())

@@ -47,7 +47,7 @@ def check_batches(batches: Iterator[Batch], job: Job) -> list[Difference]:
             if len(wanted) != len(outputs):
                 raise WrongOutputError(f"{len(outputs)} outputs, not {len(wanted)}")
             for output, expected, found in zip(outputs, wanted, differences, strict=True):
-                made = output[position].numpy()
+                made = output[position].cpu().numpy()
                 if made.shape != expected.shape or made.dtype != expected.dtype:
                     raise WrongOutputError(f"{made.dtype} {made.shape}, not {expected.dtype} {expected.shape}")
                 found.append(np.abs(made.astype(np.float64) - expected))

@@ -56,6 +56,7 @@ def as_json(results: list[JobResult], command: str, cores: Cores, seconds: float
 def _job(result: JobResult) -> dict[str, Any]:
     job = JOBS[result.job]
     return {
+        "date": date.today().isoformat(),
         "title": job.title,
         "batch_size": job.batch_size,
         "unit": job.unit,

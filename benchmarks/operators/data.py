@@ -26,6 +26,7 @@ LAYOUTS = {
     "greys": "HWC",
     "planes": "CHW",
     "clips": "FHWC",
+    "volumes": "DHWC",
     "mosaics": "HW",
 }
 
@@ -90,6 +91,22 @@ def _swirl(number: int) -> tuple[Array, Array]:
     return x + 5 * np.sin(y / 30 + number), y + 5 * np.cos(x / 30 + number)
 
 
+def _volumes(folder: Path) -> list[Array]:
+    """Return grey volumes that change smoothly along all axes, uint8 [24, 96, 96, 1]."""
+    made = []
+    for number in range(BATCH):
+        planes = sample_image(number, 96, 96)[..., :2].astype(np.float32)
+        share = np.linspace(0, 1, 24, dtype=np.float32)[:, None, None, None]
+        made.append((planes[..., :1] * (1 - share) + planes[..., 1:] * share).astype(np.uint8))
+    return made
+
+
+def _tone(number: int) -> Array:
+    """Return a second of frequencies that all sample rates of the cases can represent, float32 [44100]."""
+    time = np.arange(44_100) / 44_100
+    return (8000 * sum(np.sin((500 * part + 20 * number) * time) / part for part in range(1, 9))).astype(np.float32)
+
+
 def _flac(folder: Path) -> list[Array]:
     import soundfile
 
@@ -106,12 +123,15 @@ _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
     "greys": lambda folder: [sample_image(number)[..., :1].copy() for number in range(BATCH)],
     "planes": _numbers(0, 1, 3, 224, 224),
     "clips": lambda folder: [np.stack([sample_image(number, 120, 160)] * 8) for number in range(BATCH)],
+    "volumes": _volumes,
     "means": _numbers(0.4, 0.6, 3, 1, 1),
     "jpegs": _encoded(".jpg"),
     "pngs": _encoded(".png"),
     "npys": _npy,
     "flacs": _flac,
     "signals": _numbers(-1, 1, 16_000),
+    "tones": lambda folder: [_tone(number) for number in range(BATCH)],
+    "stereo": lambda folder: [np.stack([_tone(number), _tone(number + 1)], 1) for number in range(BATCH)],
     "spectra": _numbers(0, 1, 257, 100),
     "paths": _paths,
     "vectors": _numbers(0, 1, 1000),
@@ -144,14 +164,27 @@ NAMES = frozenset(_MAKERS)
 
 
 @cache
-def make(name: str, folder: Path) -> list[Array]:
-    """Create the batch of a name: `BATCH` arrays.
+def make(name: str, folder: Path, count: int = BATCH) -> list[Array]:
+    """Create the batch of a name.
 
     Args:
-        name: one of `NAMES`.
+        name: one of `NAMES`; then, after dots, another layout or another dtype, as in "images.CHW.float32".
         folder: folder from `write_files`.
+        count: number of arrays, at most `BATCH`.
     """
-    return _MAKERS[name](folder)
+    base, _, last = name.rpartition(".")
+    if not base:
+        return _MAKERS[name](folder)[:count]
+    if last.isupper():
+        order = [LAYOUTS[base].index(axis) for axis in last]
+        return [np.ascontiguousarray(sample.transpose(order)) for sample in make(base, folder, count)]
+    return [sample.astype(last) for sample in make(base, folder, count)]
+
+
+def layout_of(name: str) -> str | None:
+    """Return the layout of the batch of a name, if it has one."""
+    base, *others = name.split(".")
+    return next((each for each in others if each.isupper()), LAYOUTS.get(base))
 
 
 def write_files(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.operators.cases import Case, PerSample, Type
-from benchmarks.operators.data import BATCH, LAYOUTS, Array, make
+from benchmarks.operators.data import BATCH, Array, layout_of, make
 
 #: Modules of the libraries.
 SIDES = {"dali-proxy": "pipeline", "nvidia-dali": "nvidia.dali"}
@@ -64,11 +64,12 @@ class Side:
         folder: folder from `data.write_files`.
         threads: threads of the pipelines.
         on_gpu: whether operators run on GPU 0, with their data there.
+        batch_size: samples of a batch, at most `data.BATCH`.
     """
 
-    def __init__(self, name: str, folder: Path, threads: int, on_gpu: bool) -> None:
+    def __init__(self, name: str, folder: Path, threads: int, on_gpu: bool, batch_size: int = BATCH) -> None:
         self._library: Any = importlib.import_module(SIDES[name])
-        self._folder, self._threads, self._on_gpu = folder, threads, on_gpu
+        self._folder, self._threads, self._on_gpu, self._batch_size = folder, threads, on_gpu, batch_size
         self._pipeline: Any = None
 
     def open(self, case: Case) -> list[OutputSummary]:
@@ -79,7 +80,11 @@ class Side:
         one_by_one = {"prefetch_queue_depth": 1, "exec_async": False, "exec_pipelined": False}
         options: dict[str, Any] = {"prefetch_queue_depth": DEPTH} if self._on_gpu else one_by_one
         self._pipeline = self._library.Pipeline(
-            batch_size=BATCH, num_threads=self._threads, device_id=0 if self._on_gpu else None, seed=1, **options
+            batch_size=self._batch_size,
+            num_threads=self._threads,
+            device_id=0 if self._on_gpu else None,
+            seed=1,
+            **options,
         )
         with self._pipeline:
             feeds = self._describe(case)
@@ -88,18 +93,25 @@ class Side:
             self._pipeline.feed_input(name, data)
         return [_describe(output) for output in self._pipeline.run()]
 
+    def run(self) -> None:
+        """Run a batch."""
+        self._pipeline.run()
+
+    def samples(self, count: int) -> list[Array]:
+        """Run a batch; return the first samples of its first output."""
+        output = self._pipeline.run()[0]
+        return [np.array(output.at(number)) for number in range(count)]
+
     def _describe(self, case: Case) -> dict[str, Any]:
         """Describe the graph; return the inputs to feed once, which then repeat."""
         fn, feeds = self._library.fn, {}
 
         def source(data: str, on_gpu: bool) -> Any:
             name = f"in{len(feeds)}"
-            batch = make(data, self._folder)
+            batch = make(data, self._folder, self._batch_size)
             feeds[name] = _upload(batch) if on_gpu else batch
             device = "gpu" if on_gpu else "cpu"
-            return fn.external_source(
-                name=name, device=device, layout=LAYOUTS.get(data), repeat_last=True, no_copy=True
-            )
+            return fn.external_source(name=name, device=device, layout=layout_of(data), repeat_last=True, no_copy=True)
 
         function = fn
         for part in case.operator.split("."):

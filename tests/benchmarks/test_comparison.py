@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from benchmarks.check import WrongOutputError
+from benchmarks.comparison.__main__ import last_jobs
 from benchmarks.comparison.check import check_batches
 from benchmarks.comparison.job import Job
 from benchmarks.comparison.jobs.arrays import SmallArrays
@@ -30,6 +32,7 @@ from benchmarks.comparison.report import as_json, table
 from benchmarks.comparison.rival import Batch, Cores, Samples, finished, stack
 from benchmarks.comparison.rivals.ours import make_pipeline, named
 from benchmarks.comparison.session import run_job
+from benchmarks.machine import short_name
 from dali_proxy import pipeline
 from docs import comparison
 
@@ -102,6 +105,15 @@ def test_loaders_are_measured_in_turn() -> None:
     assert "torch" in table(result)
     document = as_json([result], "command", Cores(1, 1), 10.0)
     assert "| torch |" in comparison.page(document)
+
+
+def test_results_of_other_jobs_stay_with_their_date(tmp_path: Path) -> None:
+    name = f"-{short_name(None)}-comparison.json"
+    (tmp_path / f"2020-01-01{name}").write_text('{"date": "2020-01-01", "jobs": {"audio": {}}}')
+    jobs = {"views": {"date": "2020-02-02"}, "audio": {}}
+    (tmp_path / f"2020-02-03{name}").write_text(json.dumps({"date": "2020-02-03", "jobs": jobs}))
+    assert last_jobs(tmp_path) == {"views": {"date": "2020-02-02"}, "audio": {"date": "2020-02-03"}}
+    assert last_jobs(tmp_path / "none") == {}
 
 
 def test_memory_of_a_group_counts_shared_pages_once(tmp_path: Path) -> None:

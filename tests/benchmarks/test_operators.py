@@ -10,9 +10,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.operators import child, data, session
+from benchmarks.operators import child, data, libraries, session
 from benchmarks.operators.__main__ import main, merged
 from benchmarks.operators.cases import Case
 from benchmarks.operators.session import OURS, Result, measure_all
@@ -93,3 +94,27 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "failures" not in one
         assert set(one["milliseconds"]) == {"dali-proxy", "nvidia-dali"}
         assert one["speed_range"][0] <= one["speed"] <= one["speed_range"][1]
+
+
+def test_library_is_compared_and_one_with_other_results_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "has_dali", lambda: False)
+    monkeypatch.setitem(libraries.EQUIVALENTS["one_hot"], "other", lambda call: np.ones((len(call.data), 100)))
+    result = libraries.compare(Case("one_hot", ("tokens",), {"num_classes": 100}), tmp_path, 2, 0.001)
+    assert result.best() == "torch"
+    assert result.differences["torch"] == 0
+    assert result.speed() > 0
+    assert "differ" in result.failures["other"]
+    assert len(result.milliseconds[OURS]) == 2
+    assert "torch" in result.line()
+
+
+def test_derived_data_has_another_layout_and_dtype(tmp_path: Path) -> None:
+    planes = data.make("stamps.CHW.float32", tmp_path, 2)
+    assert [each.shape for each in planes] == [(3, 120, 160)] * 2
+    assert planes[0].dtype == np.float32
+    assert (planes[1][2] == data.make("stamps", tmp_path)[1][..., 2]).all()
+    assert data.layout_of("stamps.CHW.float32") == "CHW"
+    assert data.layout_of("stamps.int16") == "HWC"
+    assert data.layout_of("tokens") is None

@@ -93,11 +93,12 @@ class Normalize:
     def __init__(self) -> None:
         self._mean = torch.tensor(MEAN).view(1, 3, 1, 1)
         self._scale = 1 / torch.tensor(STD).view(1, 3, 1, 1)
-        self._buffer: torch.Tensor | None = None
+        self._buffer = torch.empty(0)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
-        if self._buffer is None or self._buffer.shape != images.shape:
-            self._buffer = torch.empty(images.shape)
+        if self._buffer.shape != images.shape:
+            self._buffer = torch.empty(images.shape, device=images.device)
+            self._mean, self._scale = self._mean.to(images.device), self._scale.to(images.device)
         return self._buffer.copy_(images).sub_(self._mean).mul_(self._scale)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.comparison.rival import Rival
+from benchmarks.comparison.rivals.gpu import KorniaOnGpu, TorchvisionOnGpu
 from benchmarks.comparison.rivals.grain import GrainProcesses, GrainThreads
 from benchmarks.comparison.rivals.nvidia import NvidiaProxy
 from benchmarks.comparison.rivals.ours import Ours
@@ -17,7 +18,7 @@ from benchmarks.comparison.rivals.torchvision import Torchvision
 _ALL: tuple[Rival, ...] = (
     Ours(), OurReader(), NvidiaProxy(), NvidiaReader(), TorchLoader(), Torchvision(), Torchcodec(), SpdlThreads(),
     SpdlSubprocess(), GrainProcesses(), GrainThreads(), ArrayRecord(), TorchdataNodes(), StatefulLoader(), WebDataset(),
-    LitData(), Mosaic(), HuggingFace(), RayData(),
+    LitData(), Mosaic(), HuggingFace(), RayData(), TorchvisionOnGpu(), KorniaOnGpu(),
 )  # fmt: skip
 
 RIVALS: dict[str, Rival] = {rival.name: rival for rival in _ALL}

@@ -180,13 +180,13 @@ class PoolLoader(InnerLoader):
     @property
     def reach(self) -> int:
         """Number of batches that one with slow samples may begin before its turn, at most."""
-        if not self.in_order:
+        if not (self.in_order and self._costs):
             return 0
         return math.ceil(min(self._costs.farthest(self.readers), self._most * self.readers))
 
     def ahead(self, numbered: NumberedIndices) -> float:
         """Return how many batches before its turn a batch begins, because it has slow samples."""
-        return self._costs.ahead(numbered.indices, self.readers) if self.in_order else 0.0
+        return self._costs.ahead(numbered.indices, self.readers) if self.in_order and self._costs else 0.0
 
     def _get_iterator(self) -> Any:
         if self._may_read_here:

@@ -69,8 +69,6 @@ class SampleCosts:
             indices: dataset indices of the batch.
             readers: number of processes that read batches at the same time.
         """
-        if not self._extra:
-            return 0.0
         known = (self._extra.get(index, 0.0) for index in _listed(indices) if _is_kept(index))
         return self._in_batches(sum(known), readers)
 

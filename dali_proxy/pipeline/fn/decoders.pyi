@@ -58,11 +58,11 @@ def image(
         encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
-        cache_batch_copy (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -107,11 +107,11 @@ def image_crop(
         encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
-        cache_batch_copy (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
         crop (float or list of float or DataNode, default None): Extents of the window in pixels: (height, width) or (depth, height, width). 0 means the whole axis.
         crop_d (float or DataNode, default 0.0): Depth of the window in voxels; needs crop_h and crop_w.
         crop_h (float or DataNode, default 0.0): Height of the window in pixels; needs crop_w.
@@ -165,11 +165,11 @@ def image_random_crop(
         encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
-        cache_batch_copy (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -224,11 +224,11 @@ def image_slice(
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         axes (int or list of int or DataNode, default None): Axes to slice, in the order of the other arguments; negative ones count from the last. By default `axis_names` defines them.
         axis_names (str, default 'WH'): Axes to slice, as letters of the layout; all axes if empty.
-        cache_batch_copy (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility; see the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.

@@ -14,7 +14,7 @@ import torch
 from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
 from pipeline import Pipeline, fn, pipeline_def, types
 from pipeline.errors import ArgumentValueError
-from tests.dali_proxy.indexed import JpegDataset
+from tests.dali_proxy.indexed import JpegDataset, jpeg
 
 COUNT = 40
 
@@ -121,6 +121,43 @@ def test_invalid_size_is_an_error() -> None:
 def test_cache_that_is_larger_than_the_memory_is_an_error() -> None:
     with pytest.raises(ArgumentValueError, match="larger than the memory of this machine"):
         DALIServer(cropped(), cache="900TB").start()
+
+
+class PathDataset:
+    """The paths of JPEGs, which the server reads."""
+
+    def __init__(self, count: int, transform: Any) -> None:
+        self.count, self.transform = count, transform
+        self.folder = Path()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(self.folder / f"{index}.jpg"), index
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=8, seed=5)
+def cropped_files() -> Any:
+    images = fn.decoders.image(fn.io.file.read(fn.external_source(name="path")))
+    return fn.crop(images, crop=(8, 8), crop_pos_x=fn.random.uniform(range=(0, 1)))
+
+
+def test_files_that_are_replaced_between_epochs_have_the_new_data(tmp_path: Path) -> None:
+    found = []
+    for cache in ("10MB", 0):
+        for index in range(COUNT):
+            (tmp_path / f"{index}.jpg").write_bytes(jpeg(index))
+        with DALIServer(cropped_files(), cache=cache) as server:
+            loader = loader_of(server, PathDataset)
+            loader.dataset.folder = tmp_path
+            found.append([digest(loader)])
+            (tmp_path / "new").write_bytes(jpeg(COUNT))
+            (tmp_path / "new").rename(tmp_path / "3.jpg")
+            (tmp_path / "5.jpg").write_bytes(jpeg(COUNT + 1))
+            found[-1].append(digest(loader))
+            assert server.stats().cache_misses == (COUNT + 2 if cache else 0)
+    assert found[0] == found[1]
 
 
 def test_server_with_a_folder_serves_the_next_server(tmp_path: Path) -> None:

@@ -19,7 +19,12 @@ def _ignored(name: str, kind: Kind, discouraged: bool = False) -> Argument:
 
 
 def _of_cache(name: str, kind: Kind) -> Argument:
-    return Argument(name, kind, "Accepted for compatibility; see the argument `cache` of `Pipeline`.")
+    return Argument(
+        name,
+        kind,
+        "Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See "
+        "the argument `cache` of `Pipeline`.",
+    )
 
 
 DECODER_ARGUMENTS = (

@@ -168,10 +168,12 @@ _OPENCV_GRAY = {"RGB": cv2.COLOR_RGB2GRAY, "BGR": cv2.COLOR_BGR2GRAY}
 
 def _swapped(image: Array) -> Array:
     """Return the channels in the opposite order."""
+    swapped: Array
     if image.dtype not in (np.uint8, np.uint16, np.float32) or not image.size:
-        return image[..., ::-1].copy()
+        swapped = image[..., ::-1].copy()
+        return swapped
     pixels = np.ascontiguousarray(image).reshape(-1, *image.shape[-2:])
-    swapped: Array = np.empty(pixels.shape, image.dtype)
+    swapped = np.empty(pixels.shape, image.dtype)
     cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR, dst=swapped)
     return swapped.reshape(image.shape)
 

@@ -145,6 +145,10 @@ static void resample_slice(const Slice *slice, const Axis *rows, const Axis *col
             gather_lines(blended, PART, part, work + i * LINES);
         }
         blend_lines((const Lines *)work, channels, columns, (Lines *)results);
+        if (kind == 'f' && count == LINES) {
+            scatter_lines(results, n, (float *)to + top * n, n);
+            continue;
+        }
         scatter_lines(results, n, lines, n);
         for (Py_ssize_t r = 0; r < count; r++) store_numbers(lines + r * n, n, kind, to + (top + r) * n * item);
     }

@@ -30,7 +30,7 @@ def preload() -> None:
     multiprocessing.set_forkserver_preload(
         [
             *("dali_proxy._loader.loader", "dali_proxy._server.serve", "dali_proxy._host.__main__", "pipeline.fn"),
-            *("dali_proxy._worker.proxy", "dali_proxy.pipeline.dynamic", "torch._dynamo"),
+            *("dali_proxy._worker.proxy", "dali_proxy.pipeline.dynamic", "torch._dynamo", "tests.frozen"),
         ]
     )
 

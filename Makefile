@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 CUDA   ?= cuda13
 ARGS   ?=
-JOBS   ?= 3
+JOBS   ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check

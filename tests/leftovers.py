@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -94,7 +95,7 @@ def wait_until_nothing_is_left(
     deadline = begin + PATIENCE_S
     # These steps take longer than the check itself, so they run only if they may help, and the last one, which takes
     # seconds in a long run, only if processes had time to end.
-    remedies = [(0.0, gc.collect), (ENDING_S, _collect_everything)]
+    remedies = [(0.0, _collect), (ENDING_S, _collect_everything)]
     exact = False
     while True:
         now = Snapshot.take(descriptors=descriptors, exact=exact)
@@ -115,6 +116,11 @@ def forget_what_stays() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def _collect() -> None:
+    gc.collect()
+    multiprocessing.active_children()  # waits for workers that torch has terminated, which it doesn't do itself
 
 
 def _collect_everything() -> None:

@@ -215,6 +215,12 @@ def test_threads_do_not_disturb_each_other() -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize(("value", "stored"), [(1e10, 255), (-1e10, 0), (np.nan, 0)])
+def test_floats_beyond_bytes_are_clamped(value: float, stored: int) -> None:
+    image = np.full((9, 8, 3), value, np.float32)
+    np.testing.assert_array_equal(resize(image, (5, 5), dtype=np.uint8), np.full((5, 5, 3), stored))
+
+
 def test_names_of_filters() -> None:
     assert [filter_name(kind) for kind in DALIInterpType] == [filter_name(kind.name) for kind in DALIInterpType]
     assert filter_name("INTERP_NN") == filter_name("nearest") == "nearest"

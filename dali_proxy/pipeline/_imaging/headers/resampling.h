@@ -88,14 +88,7 @@ static void scatter_lines(const float *restrict columns, Py_ssize_t n, float *re
 }
 
 /* Round like `resample`. */
-FOR_EACH_CPU
-static void round_to_bytes(const float *source, Py_ssize_t n, uint8_t *restrict target) {
-    for (Py_ssize_t i = 0; i < n; i++) {
-        int value = (int)(source[i] + ROUND);
-        value = value < 0 ? 0 : value;
-        target[i] = (uint8_t)(value > 255 ? 255 : value);
-    }
-}
+DEFINE_UNSIGNED_ROUNDING(round_to_bytes, uint8_t, 255.0f, ROUND)
 
 static void store_numbers(const float *line, Py_ssize_t n, char kind, void *to) {
     switch (kind) {

@@ -17,20 +17,20 @@
         }                                                                          \
     }
 
-/* The same for unsigned integers: NaN isn't above 0, and nothing is negative afterwards. */
-#define DEFINE_UNSIGNED_ROUNDING(name, type, high)                                 \
+/* The same for unsigned integers: NaN isn't above 0, and nothing is negative afterwards. `half` is added. */
+#define DEFINE_UNSIGNED_ROUNDING(name, type, high, half)                           \
     FOR_EACH_CPU                                                                   \
     static void name(const float *source, Py_ssize_t n, type *restrict target) {   \
         for (Py_ssize_t i = 0; i < n; i++) {                                       \
             float value = source[i] > 0.0f ? source[i] : 0.0f;                     \
             value = value < (high) ? value : (high);                               \
-            target[i] = (type)(int)(value + BELOW_HALF);                           \
+            target[i] = (type)(int)(value + (half));                               \
         }                                                                          \
     }
 
-DEFINE_UNSIGNED_ROUNDING(round_to_uint8, uint8_t, 255.0f)
+DEFINE_UNSIGNED_ROUNDING(round_to_uint8, uint8_t, 255.0f, BELOW_HALF)
 DEFINE_ROUNDING(round_to_int8, int8_t, -128.0f, 127.0f)
-DEFINE_UNSIGNED_ROUNDING(round_to_uint16, uint16_t, 65535.0f)
+DEFINE_UNSIGNED_ROUNDING(round_to_uint16, uint16_t, 65535.0f, BELOW_HALF)
 DEFINE_ROUNDING(round_to_int16, int16_t, -32768.0f, 32767.0f)
 
 FOR_EACH_CPU

@@ -70,6 +70,23 @@ static int borrow_both(PyObject *from, Py_buffer *source_view, Image *source, Py
     return -1;
 }
 
+/* Borrow a volume (d, h, w, c), rows of adjacent pixels of any numbers, and C-contiguous memory for a volume with as many
+   channels: both or neither. */
+static int borrow_volumes(PyObject *from, Py_buffer *source, PyObject *to, Py_buffer *target) {
+    if (PyObject_GetBuffer(from, source, PyBUF_STRIDES | PyBUF_FORMAT) < 0) return -1;
+    if (PyObject_GetBuffer(to, target, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(source);
+        return -1;
+    }
+    if (source->ndim == 4 && target->ndim == 4 && source->shape[3] == target->shape[3] &&
+        (source->strides[3] == source->itemsize || source->shape[3] == 1) &&
+        (source->strides[2] == source->itemsize * source->shape[3] || source->shape[2] == 1))
+        return 0;
+    RELEASE(source, target);
+    PyErr_SetString(PyExc_ValueError, "expected volumes of adjacent pixels, with as many channels in the result");
+    return -1;
+}
+
 /* Read the resampling of an axis, and check that all taps are among the `extent` inputs. */
 static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_t extent, Py_ssize_t size, Axis *axis) {
     axis->first = first->buf;

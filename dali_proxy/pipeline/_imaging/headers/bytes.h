@@ -145,29 +145,23 @@ static PyObject *take_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
     Py_buffer slices, rows, columns, source, target;
     if (!PyArg_ParseTuple(arguments, "OOy*y*y*", &from, &to, &slices, &rows, &columns)) return NULL;
-    if (PyObject_GetBuffer(from, &source, PyBUF_STRIDES) < 0) goto release_indices;
-    if (PyObject_GetBuffer(to, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) goto release_source;
-    int fits = source.ndim == 4 && target.ndim == 4 && source.itemsize == 1 && target.itemsize == 1;
-    const Py_ssize_t size = fits ? source.shape[3] : 0;
-    fits = fits && target.shape[3] == size && (source.strides[3] == 1 || size == 1) &&
-           (source.strides[2] == size || source.shape[2] == 1) &&
-           are_indices(&slices, target.shape[0], source.shape[0]) &&
-           are_indices(&rows, target.shape[1], source.shape[1]) &&
-           are_indices(&columns, target.shape[2], source.shape[2]);
+    if (borrow_volumes(from, &source, to, &target) < 0) goto release_indices;
+    int fits = source.itemsize == 1 && target.itemsize == 1 && are_indices(&slices, target.shape[0], source.shape[0]) &&
+               are_indices(&rows, target.shape[1], source.shape[1]) &&
+               are_indices(&columns, target.shape[2], source.shape[2]);
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "the slices, rows or columns don't fit the image or the result");
-        goto release_target;
+        goto release_volumes;
     }
     Py_BEGIN_ALLOW_THREADS
     for (Py_ssize_t z = 0; z < target.shape[0]; z++)
         take_slice((char *)source.buf + ((int32_t *)slices.buf)[z] * source.strides[0], source.strides[1], rows.buf,
-                   target.shape[1], columns.buf, target.shape[2], size, (char *)target.buf + z * target.strides[0]);
+                   target.shape[1], columns.buf, target.shape[2], source.shape[3],
+                   (char *)target.buf + z * target.strides[0]);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
-release_target:
-    PyBuffer_Release(&target);
-release_source:
-    PyBuffer_Release(&source);
+release_volumes:
+    RELEASE(&source, &target);
 release_indices:
     RELEASE(&slices, &rows, &columns);
     return result;

@@ -171,29 +171,25 @@ static PyObject *resample_floats_call(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "OOy*y*y*y*y*y*", &from, &to, &slice_first, &slice_weights, &row_first,
                           &row_weights, &column_first, &column_weights))
         return NULL;
-    if (PyObject_GetBuffer(from, &source, PyBUF_STRIDES | PyBUF_FORMAT) < 0) goto release_weights;
-    if (PyObject_GetBuffer(to, &target, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) goto release_source;
+    if (borrow_volumes(from, &source, to, &target) < 0) goto release_weights;
     Blend *blend = blend_of(source.format[0]);
-    int fits = source.ndim == 4 && target.ndim == 4 && blend != NULL && blend_of(target.format[0]) != NULL &&
-               source.len > 0 && source.shape[3] == target.shape[3] &&
-               (source.strides[3] == source.itemsize || source.shape[3] == 1) &&
-               (source.strides[2] == source.itemsize * source.shape[3] || source.shape[2] == 1) &&
+    int fits = blend != NULL && blend_of(target.format[0]) != NULL && source.len > 0 &&
                (slice_first.len > 0 || source.shape[0] == target.shape[0]);
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other, or aren't packed numbers");
-        goto release_target;
+        PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other, or have other numbers");
+        goto release_volumes;
     }
     if ((slice_first.len > 0 &&
          read_axis(&slice_first, &slice_weights, source.shape[0], target.shape[0], &slices) < 0) ||
         read_axis(&row_first, &row_weights, source.shape[1], target.shape[1], &rows) < 0 ||
         read_axis(&column_first, &column_weights, source.shape[2], target.shape[2], &columns) < 0)
-        goto release_target;
+        goto release_volumes;
     const Py_ssize_t channels = source.shape[3], n = source.shape[2] * channels, height = source.shape[1];
     const Py_ssize_t whole = slices.size ? height * n : 0;
     float *work = malloc((whole + (n + 2 * columns.size * channels) * LINES) * sizeof(float));
     if (work == NULL) {
         PyErr_NoMemory();
-        goto release_target;
+        goto release_volumes;
     }
     Py_BEGIN_ALLOW_THREADS
     Slice slice = {NULL, source.strides[1], source.itemsize, n, blend};
@@ -211,10 +207,8 @@ static PyObject *resample_floats_call(PyObject *module, PyObject *arguments) {
     Py_END_ALLOW_THREADS
     free(work);
     result = Py_NewRef(Py_None);
-release_target:
-    PyBuffer_Release(&target);
-release_source:
-    PyBuffer_Release(&source);
+release_volumes:
+    RELEASE(&source, &target);
 release_weights:
     RELEASE(&slice_first, &slice_weights, &row_first, &row_weights, &column_first, &column_weights);
     return result;

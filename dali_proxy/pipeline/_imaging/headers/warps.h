@@ -58,20 +58,18 @@ static void warp_nearest(const Py_buffer *source, const Py_buffer *target, const
 
 PyDoc_STRVAR(warp_nearest_doc,
              "warp_nearest(source, target, matrix, fill)\n--\n\n"
-             "Copy pixels of uint8 (d, h, w, bytes), pixels of any type, into (d, h, w, bytes) of the same kind, both\n"
-             "C-contiguous. matrix: float64 (3, 4), maps the centers of the target's pixels to x, y, z in the source;\n"
+             "Copy pixels of uint8 (d, h, w, bytes), pixels of any type, into C-contiguous memory of\n"
+             "the same kind, from rows of adjacent pixels. matrix: float64 (3, 4), maps the centers of the target's pixels to x, y, z in the source;\n"
              "z is ignored if both have one slice. fill: a pixel for those outside, or b'' to repeat the border.");
 
 static PyObject *warp_nearest_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
     Py_buffer matrix, fill, source, target;
     if (!PyArg_ParseTuple(arguments, "OOy*y*", &from, &to, &matrix, &fill)) return NULL;
-    if (PyObject_GetBuffer(from, &source, PyBUF_C_CONTIGUOUS) < 0) goto release_values;
-    if (PyObject_GetBuffer(to, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) goto release_source;
-    int fits = source.ndim == 4 && target.ndim == 4 && source.itemsize == 1 && target.itemsize == 1 && source.len > 0 &&
-               matrix.len == 12 * (Py_ssize_t)sizeof(double);
+    if (borrow_volumes(from, &source, to, &target) < 0) goto release_values;
+    int fits = source.itemsize == 1 && target.itemsize == 1 && source.len > 0 &&
+               matrix.len == 12 * (Py_ssize_t)sizeof(double) && (fill.len == 0 || fill.len == source.shape[3]);
     for (int a = 0; fits && a < 3; a++) fits = source.shape[a] <= INT32_MAX && target.shape[a] <= INT32_MAX;
-    fits = fits && target.shape[3] == source.shape[3] && (fill.len == 0 || fill.len == source.shape[3]);
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "the image, the result, the matrix and the fill value don't fit each other");
     } else {
@@ -80,9 +78,7 @@ static PyObject *warp_nearest_call(PyObject *module, PyObject *arguments) {
         Py_END_ALLOW_THREADS
         result = Py_NewRef(Py_None);
     }
-    PyBuffer_Release(&target);
-release_source:
-    PyBuffer_Release(&source);
+    RELEASE(&source, &target);
 release_values:
     RELEASE(&matrix, &fill);
     return result;

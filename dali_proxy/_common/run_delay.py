@@ -5,8 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 
-def run_delay() -> float:
-    """Return for how many seconds this thread was ready to run, but got no core; 0 if the system doesn't say."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat", encoding="ascii") as file:
+def run_delay(thread: str = "thread-self") -> float:
+    """Return for how many seconds a thread was ready to run, but got no core; 0 if the system doesn't say.
+
+    Args:
+        thread: its folder in /proc; by default, that of the calling thread.
+    """
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{thread}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0

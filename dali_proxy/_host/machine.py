@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget
+from dali_proxy._common.run_delay import run_delay
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # per second, in /proc
 _SHORTEST = 0.2  # seconds of a measurement, unless a loop ends
@@ -125,10 +126,6 @@ def _use_of(pid: int) -> _Use | None:
             words = file.read().rpartition(")")[2].split()
     except OSError:
         return None
-    runnable = 0
     # A worker's main thread reads the samples; in this process, all threads work.
     threads = (f"self/task/{each}" for each in os.listdir("/proc/self/task")) if pid == os.getpid() else (str(pid),)
-    for thread in threads:
-        with suppress(OSError, ValueError, IndexError), open(f"/proc/{thread}/schedstat", encoding="ascii") as file:
-            runnable += int(file.read().split()[1])
-    return _Use((int(words[11]) + int(words[12])) / _TICKS, runnable / 1e9)
+    return _Use((int(words[11]) + int(words[12])) / _TICKS, sum(map(run_delay, threads)))

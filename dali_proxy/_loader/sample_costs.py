@@ -90,4 +90,4 @@ def _listed(indices: Any) -> Sequence[Any]:
 
 def _is_kept(index: Any) -> bool:
     """Return whether an index is the same object, as a key, in the next epoch: a tensor isn't."""
-    return isinstance(index, int | str | Integral)
+    return isinstance(index, str | Integral)

@@ -174,7 +174,7 @@ class ValueCache:
                 number for number, key in enumerate(claim.keys) if key in claim.wanted and key not in self._memory
             ]
         for number in wanted if results else ():
-            arrays = [np.array(each.samples[number]) for each in results]  # copies: their memory may be reused
+            arrays = [np.array(each.samples[number], order="C") for each in results]  # copies: memory may be reused
             claim.handed[claim.keys[number]] = _entry(arrays, [each.layout() for each in results])
         claim.ended.set()
 

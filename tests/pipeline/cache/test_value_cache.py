@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -21,6 +22,18 @@ def cache() -> Iterator[ValueCache]:
     made = ValueCache(SIZE + 4096)
     yield made
     made.close()
+
+
+def test_value_without_room_is_handed_on_in_c_order() -> None:
+    with closing(ValueCache(1)) as cache:
+        (own, _), (_, waiting) = cache.claim([b"a"]), cache.claim([b"a"])
+        planes = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
+        cache.end(own, [TensorListCPU([planes.transpose(1, 2, 0)])])
+        (entry,) = cache.wait([b"a"], [each for each in waiting if each is not None])
+        assert entry is not None
+        part = entry.parts[0]
+        content = np.ctypeslib.as_array((ctypes.c_uint8 * 24).from_address(part.address))
+        assert content.reshape(part.shape).tolist() == planes.transpose(1, 2, 0).tolist()
 
 
 def test_memory_is_not_reused_while_an_array_is_over_it(cache: ValueCache) -> None:

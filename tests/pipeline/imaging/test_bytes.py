@@ -83,6 +83,17 @@ def test_nearest_warps_are_the_same(
         np.testing.assert_array_equal(warp_affine(image, np.array(matrix), (20, 300), nearest=True, fill=fill), each)
 
 
+@pytest.mark.parametrize("fill", [None, 7.0])
+def test_nearest_warps_of_one_slice_are_the_same(fill: float | None, without: pytest.MonkeyPatch) -> None:
+    volume = sample_image(1, 5, 4, 1)
+    matrices = [np.hstack([np.eye(3), [[0.2], [0.1], [shift]]]) for shift in (0.25, 5.25, -3.5)]
+    expected = [warp_affine(volume, matrix, (1, 5, 4), nearest=True, fill=fill) for matrix in matrices]
+    assert fill is None or (expected[1] == fill).all()
+    without.undo()
+    for matrix, each in zip(matrices, expected, strict=True):
+        np.testing.assert_array_equal(warp_affine(volume, matrix, (1, 5, 4), nearest=True, fill=fill), each)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

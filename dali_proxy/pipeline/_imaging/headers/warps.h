@@ -25,18 +25,19 @@ ALWAYS_INLINE void copy_found(const Py_buffer *source, const int32_t *slices, co
     }
 }
 
-/* Warp a volume, or a single slice, whose positions along z stay 0. */
+/* Warp a volume. If the third row of the matrix is 0, as for images, all positions along z are 0. */
 FOR_EACH_CPU_UNFUSED
 static void warp_nearest(const Py_buffer *source, const Py_buffer *target, const double *matrix, const char *fill) {
     int32_t columns[WARP_CHUNK], rows[WARP_CHUNK], slices[WARP_CHUNK] = {0};
     const Py_ssize_t *from = source->shape, *to = target->shape, size = from[3];
-    const int is_flat = from[0] == 1 && to[0] == 1;
+    int is_flat = 1;
+    for (int a = 8; a < 12; a++) is_flat = is_flat && matrix[a] == 0;
     for (Py_ssize_t z = 0; z < to[0]; z++)
         for (Py_ssize_t y = 0; y < to[1]; y++) {
             double bases[3];
             for (int a = 0; a < 3; a++) {
                 const double *row = matrix + 4 * a;
-                bases[a] = (is_flat ? row[3] : row[3] + row[2] * ((double)z + 0.5)) + row[1] * ((double)y + 0.5);
+                bases[a] = row[3] + row[2] * ((double)z + 0.5) + row[1] * ((double)y + 0.5);
             }
             for (Py_ssize_t x = 0; x < to[2]; x += WARP_CHUNK) {
                 Py_ssize_t n = to[2] - x < WARP_CHUNK ? to[2] - x : WARP_CHUNK;
@@ -58,9 +59,9 @@ static void warp_nearest(const Py_buffer *source, const Py_buffer *target, const
 
 PyDoc_STRVAR(warp_nearest_doc,
              "warp_nearest(source, target, matrix, fill)\n--\n\n"
-             "Copy pixels of uint8 (d, h, w, bytes), pixels of any type, into C-contiguous memory of\n"
-             "the same kind, from rows of adjacent pixels. matrix: float64 (3, 4), maps the centers of the target's pixels to x, y, z in the source;\n"
-             "z is ignored if both have one slice. fill: a pixel for those outside, or b'' to repeat the border.");
+             "Copy pixels of uint8 (d, h, w, bytes), rows of adjacent pixels of any type, into C-contiguous memory of the\n"
+             "same kind. matrix: float64 (3, 4), maps the centers of the target's pixels to x, y, z in the source; fill: a\n"
+             "pixel for those outside, or b'' to repeat the border.");
 
 static PyObject *warp_nearest_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;

@@ -12,6 +12,7 @@ from dali_proxy.pipeline._concurrency.forking import keep_in_child
 from dali_proxy.pipeline._cuda.errors import load_cupy
 
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _ignoring = threading.local()
 
 HANDLES = ("ptr", "cuda_stream", "value")
@@ -54,6 +55,21 @@ def existing_stream(stream: Any) -> Any:
         return stream
     handles = (getattr(stream, name) for name in HANDLES if hasattr(stream, name))
     return _with_handle("ExternalStream")(int(next(handles, stream) or 0))
+
+
+def is_idle(stream: Any) -> bool:
+    """Return whether a stream has no work left. A GPU in an error state has none.
+
+    Unlike CuPy, this asks without the GIL: the driver doesn't answer while another thread waits inside it for a kernel.
+
+    Args:
+        stream: a stream of CuPy.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:  # no driver, so no work
+        return True
+    return bool(driver.cuStreamQuery(ctypes.c_void_p(stream.ptr)) != _NOT_READY)
 
 
 @cache

@@ -15,11 +15,12 @@ from dali_proxy.pipeline._concurrency.switching import begin_short_turns, end_sh
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._cuda.errors import cuda_call
 from dali_proxy.pipeline._cuda.kernel_cache import guard_disk_cache
-from dali_proxy.pipeline._cuda.streams import ignore_captures, new_stream
+from dali_proxy.pipeline._cuda.streams import ignore_captures, is_idle, new_stream
 from dali_proxy.pipeline._graph.graph import Graph
 from dali_proxy.pipeline._operator_api.request import ExecutorConfig
 from dali_proxy.pipeline.errors import DeviceError
 
+_PATIENCE = 0.5  # seconds that the driver may take to say whether a stream is idle
 _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
 _ON_CPU = "set the environment variable DALI_PROXY_DEVICE=cpu, or run the script with `dali-proxy run --device cpu`"
 
@@ -161,8 +162,20 @@ class Device:
             return
 
     def is_busy(self) -> bool:
-        """Return whether a stream has work left. A GPU in an error state has none."""
-        return not all(_is_done(each.stream) for each in self._streams)
+        """Return whether a stream has work left, or the driver doesn't answer. A GPU in an error state has none."""
+        answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+        def ask() -> None:
+            busy = False
+            with suppress(Exception), self.current():  # the GPU is in an error state
+                busy = not all(is_idle(each.stream) for each in self._streams)
+            answer.put(busy)
+
+        threading.Thread(target=ask, name=f"{THREAD_PREFIX}gpu-idle", daemon=True).start()
+        try:
+            return answer.get(timeout=_PATIENCE)
+        except queue.Empty:  # another thread waits inside the driver for a kernel, which may never end
+            return True
 
     def close(self) -> None:
         """Wait for all pending events, then end the thread."""

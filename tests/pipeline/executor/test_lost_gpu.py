@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -62,6 +63,32 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
     device._reap()
     assert kept() is None
     assert released == ["inputs"]
+
+
+def test_device_whose_driver_does_not_answer_is_busy(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()  # never set in time: another thread waits inside the driver for a kernel
+    monkeypatch.setattr("dali_proxy.pipeline._executor.device.is_idle", lambda stream: answer.wait() and stream is None)
+    monkeypatch.setattr("dali_proxy.pipeline._executor.device._PATIENCE", 0.01)
+    device._streams = [BatchStream(object(), device, 0)]
+    assert device.is_busy()
+    answer.set()
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_device_is_busy_while_a_stream_has_work(device: Device, monkeypatch: pytest.MonkeyPatch, idle: bool) -> None:
+    states = {"first": True, "second": idle}
+    monkeypatch.setattr("dali_proxy.pipeline._executor.device.is_idle", states.__getitem__)
+    device._streams = [BatchStream(name, device, 0) for name in states]
+    assert device.is_busy() is not idle
+
+
+def test_device_that_is_lost_is_not_busy(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(stream: object) -> bool:
+        raise RuntimeError("the GPU is lost")
+
+    monkeypatch.setattr("dali_proxy.pipeline._executor.device.is_idle", fail)
+    device._streams = [BatchStream(object(), device, 0)]
+    assert not device.is_busy()
 
 
 def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:

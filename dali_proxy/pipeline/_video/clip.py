@@ -20,6 +20,7 @@ from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline._video.contexts import Contexts
 from dali_proxy.pipeline._video.hollow_file import HollowFile
 from dali_proxy.pipeline._video.index import FrameIndex, count_frames, index_packets
+from dali_proxy.pipeline._video.known import Known, KnownVideos
 from dali_proxy.pipeline._video.missing import any_title, require_av
 from dali_proxy.pipeline._video.nvdec import Encoding, acceleration, cuda_current, refusal, require_nvdec
 from dali_proxy.pipeline._video.packet_table import PacketTable, row_of
@@ -34,6 +35,7 @@ _CONTAINERS = (
     "h261,h263,h264,hevc,vvc,m4v,av1,obu,mjpeg,vc1,dirac,yuv4mpegpipe"
 )
 _warned_reasons: set[str] = set()
+_known = KnownVideos()
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Clip:
         source: path of the file, or the encoded bytes.
         device_id: GPU for the decoded frames; None for the CPU.
         version: version of the local file to read; None for any.
-        ranges: whether to read only parts of MP4 files, for frames at random: `table`.
+        ranges: whether to read only parts of MP4 videos, for frames at random: `table`.
 
     Raises:
         DeviceError: a library for decoding videos is missing.
@@ -109,7 +111,7 @@ class Clip:
         with self._lock:
             if self._index is None:
                 with self.errors():
-                    self._index = self._make_index()
+                    self._index = self._make_index() if isinstance(self._source, str) else self._recall()
             return self._index
 
     @property
@@ -286,7 +288,10 @@ class Clip:
     @contextmanager
     def _reading(self) -> Iterator[tuple[Callable[[int, int], bytes], int]]:
         """Yield a function that reads the requested version of the file, and its size."""
-        assert isinstance(self._source, str)
+        if not isinstance(self._source, str):
+            encoded = np.ascontiguousarray(self._source).reshape(-1).view(np.uint8)
+            yield lambda count, position: encoded[position : position + count].tobytes(), encoded.size
+            return
         if is_url(self._source):
             remote = self._remote_file(self._source)
             yield remote.pread, remote.size
@@ -349,6 +354,20 @@ class Clip:
             if any(entry.is_discard for entry in entries) or not (entries and entries[0].is_keyframe):
                 return 0
             return len(entries)
+
+    def _recall(self) -> FrameIndex:
+        """Return the index of a video in memory, which may be known from before."""
+        assert not isinstance(self._source, str)
+        encoded = np.ascontiguousarray(self._source).reshape(-1).view(np.uint8)
+        key = _known.key(encoded) + bytes([self._ranges])
+        known = _known.find(key)
+        if known is None:
+            index = self._make_index()
+            if self._encoding is not None:
+                _known.add(key, Known(index, self._encoding, self.table, self._stamped))
+            return index
+        self._encoding, self.table, self._stamped = known.encoding, known.table, known.stamped
+        return known.index
 
     def _make_index(self) -> FrameIndex:
         index = self._index_header() if self._ranges else None

@@ -133,7 +133,7 @@ class VideoDecoder(SampleOperator[VideoSelections]):
         return VideoSelections.from_arguments(self.node, batch), [spec]
 
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        clip = Clip(flat_bytes(inputs[0]))
+        clip = Clip(flat_bytes(inputs[0]), ranges=True)
         target = target_for(clip, RGB, None)
         frames: Array = read_frames(clip, state.frames(sample, clip), target, self._decoders, self._fill)
         return frames

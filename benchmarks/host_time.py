@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,11 +68,16 @@ def null_gpu() -> Iterator[None]:
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     pointer, array, unowned = cupy.cuda.MemoryPointer, cupy.ndarray, cupy.cuda.UnownedMemory
 
+    addresses = count(1 << 40, 1 << 30)  # each memory has its own, as on a GPU
+
     def allocate(size: int) -> Any:
-        return pointer(unowned(1 << 40, size, None, 0), 0)
+        return pointer(unowned(next(addresses), size, None, 0), 0)
+
+    def new(shape: Any, dtype: Any) -> Any:
+        return host_cupy._allocators[-1](math.prod(shape) * np.dtype(dtype).itemsize)
 
     def empty(shape: Any, dtype: Any = float, memory: Any = None, **options: Any) -> Any:
-        return array(shape, dtype, memory or allocate(math.prod(shape) * np.dtype(dtype).itemsize), **options)
+        return array(shape, dtype, memory or new(shape, dtype), **options)
 
     with host_cupy.installed(), mock.patch.object(host_cupy, "_allocators", [allocate]):
         stand_in: Any = sys.modules["cupy"]

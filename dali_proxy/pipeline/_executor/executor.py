@@ -147,7 +147,7 @@ class Executor:
         self.statistics = Statistics(graph, self._operators, [step for phase in self.program.phases for step in phase])
         self._constants = Constants(self._plan.constants, self._operators)
         can_merge = fuse and self._shared is None
-        self._merger = make_merger(self._plan, self._operators, graph.outputs) if can_merge else None
+        self._merger = make_merger(self.program, self._operators, graph.outputs) if can_merge else None
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from dali_proxy.pipeline._compiler.plan import Plan
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._executor.program import Program
 from dali_proxy.pipeline._executor.running_batch import RunningBatch
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
@@ -111,20 +111,23 @@ class Merger:
         merged.members[0].batch.keep_alive += merged.batch.keep_alive
 
 
-def make_merger(plan: Plan, operators: Mapping[int, Any], outputs: Sequence[Edge]) -> Merger | None:
-    """Return a merger for the first phase that uses the GPU; None if batches of a plan can't be merged there.
+def make_merger(program: Program, operators: Mapping[int, Any], outputs: Sequence[Edge]) -> Merger | None:
+    """Return a merger for the first phase that uses the GPU; None if batches can't be merged there, or gain nothing.
 
     Args:
-        plan: the plan.
+        program: the steps.
         operators: implementations of the nodes, by index.
         outputs: outputs of the graph.
     """
+    plan = program.plan
     first = next((number for number, phase in enumerate(plan.phases) if phase.device != "cpu"), None)
     if first is None:
         return None
     phases = plan.phases[first:]
     nodes = [node for phase in phases for step in phase.steps for node in step.nodes]
     fits = all(phase.device != "cpu" for phase in phases) and all(_fits(operators[node.index]) for node in nodes)
+    steps = [step for phase in program.phases[first:] for each in phase for step in each.steps]
+    fits = fits and not all(step.mixes_samples for step in steps)  # they would process each batch apart
     own = {node.index for node in nodes}
     constant = {node.index for node in plan.constants}
     read = {edge for node in nodes for edge in (*node.sources, *[condition for condition, _ in node.branch])}

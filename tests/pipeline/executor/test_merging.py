@@ -233,3 +233,16 @@ def test_failure_of_merging_is_an_error_in_tests_and_logged_for_users(
     assert all(result.error is None for result in results)
     (record,) = [each for each in caplog.records if "run as one failed" in each.message]
     assert "the parts are wrong" in str(record.exc_info)
+
+
+@pytest.mark.parametrize("with_images", [False, True])
+def test_batches_do_not_run_as_one_where_every_step_would_process_them_apart(with_images: bool) -> None:
+    pipe = Pipeline(8, 1, 0, seed=5)
+    with pipe:
+        outputs = [fn.random.uniform(device="gpu", shape=16) * 2 + 1]
+        if with_images:
+            outputs.append(fn.flip(fn.external_source(name="images", layout="HWC").gpu()))
+        pipe.set_outputs(*outputs)
+    pipe.build()
+    assert pipe._internals.runner.executor.merges is with_images
+    pipe.close()

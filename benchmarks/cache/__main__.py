@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks.cache epochs``, ``jobs`` or ``policies``."""
+"""The command line: ``python -m benchmarks.cache epochs``, ``gpu``, ``jobs`` or ``policies``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.cache.epochs import PIPELINES, measure_epochs
 from benchmarks.cache.files import KINDS
+from benchmarks.cache.gpu_epochs import ON_GPU, measure_on_gpu
 from benchmarks.cache.jobs import VARIANTS, measure_jobs, run_job
 from benchmarks.cache.policies import measure_policies
 
@@ -17,8 +18,8 @@ from benchmarks.cache.policies import measure_policies
 def main() -> int:
     """Measure, and print the figures as JSON."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.cache", description=__doc__)
-    made.add_argument("what", choices=("epochs", "jobs", "policies", "job"))
-    made.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS), help="kinds of files")
+    made.add_argument("what", choices=("epochs", "gpu", "jobs", "policies", "job"))
+    made.add_argument("--kinds", nargs="+", choices=(*KINDS, "video"), help="kinds of files")
     made.add_argument("--pipelines", nargs="+", choices=tuple(PIPELINES), default=list(PIPELINES), help="pipelines")
     made.add_argument("--files", type=int, default=256, help="number of files; an eighth of it for 4k")
     made.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
@@ -35,8 +36,12 @@ def main() -> int:
     if options.what == "job":
         run_job(options.variant, options.folder, options.name, options.epochs)
         return 0
+    if options.what == "gpu":
+        for kind in options.kinds or ON_GPU:
+            print(json.dumps(measure_on_gpu(kind, options.files, options.rounds)), flush=True)
+        return 0
     results = []
-    for kind in options.kinds:
+    for kind in options.kinds or [kind for kind in KINDS if kind != "jpeg2000"]:
         count = max(options.files // (8 if kind == "4k" else 1), 1)
         if options.what == "jobs":
             results.append(measure_jobs(kind, count, options.jobs, options.epochs, options.rounds, options.variants))

@@ -17,7 +17,7 @@ from dali_proxy._host.requests import Request
 from dali_proxy._host.runner import HostRunner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.protocol import LoopReport, Stats, StatsRequest
-from dali_proxy.pipeline._cache.value_cache import ValueCache
+from dali_proxy.pipeline._cache.value_cache import ValueCache, total_report
 from dali_proxy.pipeline._external_source.parallel.launch import worker_pids
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._operator_api.request import TensorList
@@ -103,7 +103,7 @@ class Reports:
             "consumers": sum(isinstance(client, Consumer) for client in self._clients()),
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
-            **({} if self._cache is None else self._cache.report()),
+            **total_report([*([] if self._cache is None else [self._cache]), *self._runner.variant.executor.caches]),
             **self._machine.report(),
             **total_counters(),
             "damaged": damaged_images(),

@@ -25,7 +25,10 @@ _LIBRARIES = ("dali-proxy", "numpy", "opencv-python-headless", "simplejpeg", "pi
 _GROUP = 16
 _SMALL = 1 << 20
 # Arguments that don't change results.
-_MEANINGLESS = ("bytes_per_sample_hint", "parallel", "preserve", "seed", "timeout")
+_MEANINGLESS = (
+    *("bytes_per_sample_hint", "parallel", "preserve", "seed", "timeout"),
+    *("cache_batch_copy", "cache_debug", "cache_size", "cache_threshold", "cache_type"),
+)
 
 
 def describe_part(nodes: Sequence[GraphNode], results: Iterable[Edge]) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._ipc.block_allocator import Block, create_allocator
+from dali_proxy.pipeline._ipc.block_allocator import Block, BlockAllocator, create_allocator
 
 #: Bytes of Python objects that an entry needs beside its values, with its name.
 OVERHEAD = 832
@@ -63,25 +63,25 @@ class MemoryTier:
 
     Args:
         limit: largest number of bytes.
+        address: address of so many bytes of another device; None for memory on the host.
 
     Attributes:
         limit: see above.
-        array: the memory of all values. The system allocates it when it is written.
-        address: its address.
+        array: the memory of all values on the host. The system allocates it when it is written.
+        address: address of the memory.
         evicted: number of evicted values.
         promised: number of values that have memory, but aren't added yet.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, address: int | None = None) -> None:
         self.limit = limit
-        size = -(-limit // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
-        memory.madvise(mmap.MADV_HUGEPAGE)  # a page fault for 4 KiB would take as long as to fill them
-        memory.madvise(mmap.MADV_DONTFORK)
-        self.array: npt.NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
-        self.address: int = self.array.ctypes.data
+        self.array: npt.NDArray[np.uint8] = _reserved(limit) if address is None else np.empty(0, np.uint8)
+        self.address: int = self.array.ctypes.data if address is None else address
         self.evicted = self.promised = 0
-        self._allocator = create_allocator(0, self.array)
+        if address is None:
+            self._allocator = create_allocator(0, self.array)
+        else:  # only the size matters
+            self._allocator = BlockAllocator(0, np.broadcast_to(np.uint8(0), limit))
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # the least recently used ones first
         self._keys: dict[bytes, bytes] = {}  # by name
         self._now = 0
@@ -159,3 +159,12 @@ class MemoryTier:
     def _forget_name(self, entry: Entry) -> None:
         if entry.name is not None:
             self._keys.pop(entry.name, None)
+
+
+def _reserved(limit: int) -> npt.NDArray[np.uint8]:
+    """Return memory on the host that the system allocates when it is written."""
+    size = -(-limit // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    memory.madvise(mmap.MADV_HUGEPAGE)  # a page fault for 4 KiB would take as long as to fill them
+    memory.madvise(mmap.MADV_DONTFORK)
+    return np.frombuffer(memory, np.uint8)

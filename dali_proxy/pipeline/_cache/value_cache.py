@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ class ValueCache:
     Args:
         limit: largest number of bytes of memory.
         disk: has values that aren't in memory, or None.
+        memory: the memory; None for memory on the host.
 
     Attributes:
         seed: secret of the keys.
@@ -72,9 +74,9 @@ class ValueCache:
         (3,)
     """
 
-    def __init__(self, limit: int, disk: DiskTier | None = None) -> None:
+    def __init__(self, limit: int, disk: DiskTier | None = None, memory: MemoryTier | None = None) -> None:
         self._lock = new_lock(Level.LEAF, "value cache")
-        self._memory = MemoryTier(limit)
+        self._memory = MemoryTier(limit) if memory is None else memory
         self.pages = PagesAhead(self._memory.array)
         self._disk = disk
         self._claims: dict[bytes, Claim] = {}
@@ -159,7 +161,7 @@ class ValueCache:
                 found.append(entry or holder)
         return own, found
 
-    def end(self, claim: Claim, results: Sequence[TensorListCPU] = ()) -> None:
+    def end(self, claim: Claim, results: Sequence[Any] = ()) -> None:
         """Let those continue that wait for a claim, and others claim its keys. Any thread may call this, several times.
 
         Args:
@@ -174,9 +176,13 @@ class ValueCache:
                 number for number, key in enumerate(claim.keys) if key in claim.wanted and key not in self._memory
             ]
         for number in wanted if results else ():
-            arrays = [np.array(each.samples[number], order="C") for each in results]  # copies: memory may be reused
-            claim.handed[claim.keys[number]] = _entry(arrays, [each.layout() for each in results])
+            claim.handed[claim.keys[number]] = self._handed(results, number)
         claim.ended.set()
+
+    def _handed(self, results: Sequence[Any], number: int) -> Entry:
+        """Return a value for batches that wait for it, from the results of a part."""
+        arrays = [np.array(each.samples[number], order="C") for each in results]  # copies: memory may be reused
+        return _entry(arrays, [each.layout() for each in results])
 
     def wait(self, keys: Sequence[bytes], claims: Sequence[Entry | Claim]) -> list[Entry | None]:
         """Return the entry of each key when the claims have ended that `claim` has returned; None if one has failed."""
@@ -262,17 +268,30 @@ class ValueCache:
                 kinds = zip(owners, addresses, shapes, strict=True)
                 columns.append([Part(owner, address, table.dtype, shape) for owner, address, shape in kinds])
             values = list(zip(*columns, strict=True))
-        finally:
-            with self._lock:
-                self._memory.promised -= len(chosen)
-                for sample, parts in zip(chosen, values, strict=False):  # there are none after an interrupt
-                    if keys[sample] not in self._memory:  # another thread, or an equal sample of the batch
-                        self._memory.add(keys[sample], parts, layouts)
-                entries = self._memory.peek(keys)
+        finally:  # there are no values after an interrupt
+            entries = self._add(keys, dict(zip(chosen, values, strict=False)), layouts, len(chosen))
         if self._disk is not None and not loaded:
             for sample, key in enumerate(keys):
                 self._disk.store(key, [each.samples[sample] for each in results], layouts)
         return entries
+
+    def _add(
+        self, keys: Sequence[bytes], values: Mapping[int, tuple[Part, ...]], layouts: tuple[str, ...], promised: int
+    ) -> list[Entry | None]:
+        """Add values for which memory was promised. Return the entry of each key.
+
+        Args:
+            keys: key of each sample.
+            values: values by sample.
+            layouts: layouts of the arrays of each.
+            promised: number of values that have memory.
+        """
+        with self._lock:
+            self._memory.promised -= promised
+            for sample, parts in values.items():
+                if keys[sample] not in self._memory:  # another thread, or an equal sample of the batch
+                    self._memory.add(keys[sample], parts, layouts)
+            return self._memory.peek(keys)
 
     def _load(self, keys: Sequence[bytes], found: list[Entry | None], pool: ThreadPool | None) -> None:
         """Read values that the memory doesn't have from the disk, and keep them in memory."""
@@ -317,6 +336,14 @@ class ValueCache:
         self.pages.close()
         if self._disk is not None:
             self._disk.close()
+
+
+def total_report(caches: Iterable[ValueCache]) -> dict[str, float]:
+    """Return the sum of what different caches report, such as those of the host and of a GPU."""
+    total: Counter[str] = Counter()
+    for cache in dict.fromkeys(caches):
+        total.update(cache.report())
+    return dict(total)
 
 
 def _entry(arrays: Sequence[Array], layouts: Sequence[str]) -> Entry:

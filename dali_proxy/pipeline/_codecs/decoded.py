@@ -22,6 +22,10 @@ class DecodedBatch:
         device_id: device of the images; None for the host.
         owners: object that owns each image's memory; None where decoding failed.
         on_release: callback, called once with the stream of the last use or None.
+
+    Attributes:
+        is_repeatable: whether an image has the same bits in every batch. False if the engine failed because of one of
+            the images, or for lack of memory, and other code has decoded all of them.
     """
 
     def __init__(
@@ -33,7 +37,7 @@ class DecodedBatch:
         on_release: Callable[[Any], object],
     ) -> None:
         self.samples = samples
-        self.failures = failures
+        self.failures, self.is_repeatable = failures, True
         self.owners = owners
         self._device_id = device_id
         self._on_release: Callable[[Any], object] | None = on_release

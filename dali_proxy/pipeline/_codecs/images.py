@@ -105,7 +105,9 @@ class ImageBatchDecoder(Closing):
         try:
             decoded = self._decode_on_engine(encoded, np.flatnonzero(easy), stream, output_type, regions)
         except NvjpegError:  # caused by one of the images, and nvImageCodec finds out which; or by lack of memory
-            return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
+            decoded = self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
+            decoded.is_repeatable = False
+            return decoded
         if easy.all():
             return decoded
         rest = np.flatnonzero(~easy)

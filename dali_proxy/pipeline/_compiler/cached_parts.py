@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dali_proxy.pipeline._cache.gpu_cache import GpuCacheOptions
 from dali_proxy.pipeline._cache.keys import describe_part
 from dali_proxy.pipeline._declaration.registry import has_implementation, implementation
-from dali_proxy.pipeline._declaration.schema import DECODERS, DETERMINISTIC
+from dali_proxy.pipeline._declaration.schema import DECODERS, DETERMINISTIC, Role
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.operator import SampleOperator
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
+
+# Arguments of decoders of images that the decoder of the CPU doesn't have, or has with another meaning.
+_OF_GPU = ("use_fast_idct", "hw_decoder_load", "jpeg_fancy_upsampling")
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,40 @@ def cached_parts(graph: Graph) -> list[CachedPart]:
     return parts
 
 
+def parts_on_gpu(graph: Graph) -> list[CachedPart]:
+    """Return the decoders on the GPU whose values a cache in the GPU's memory may keep: those with a `cache_size`."""
+    return [part for node in _steady_on_gpu(graph) if GpuCacheOptions.from_node(node) for part in _alone(node)]
+
+
+def parts_on_cores(graph: Graph) -> list[CachedPart]:
+    """Return what cores compute for decoders of images on the GPU, as parts with the decoder of the CPU."""
+    parts = []
+    for node in _steady_on_gpu(graph):
+        if node.schema.role is Role.IMAGE_DECODER:
+            arguments = {name: value for name, value in node.arguments.items() if name not in _OF_GPU}
+            parts += _alone(replace(node, device="cpu", arguments=arguments))
+    return parts
+
+
+def _steady_on_gpu(graph: Graph) -> list[GraphNode]:
+    """Return the decoders on the GPU that give equal results for equal data in all epochs."""
+    varying = _varying(graph)
+    return [
+        node
+        for node in graph.nodes
+        if node.schema.role in DECODERS
+        and node.device == "mixed"
+        and not (node.branch or node.schema.random or any(edge.node in varying for edge in node.sources))
+    ]
+
+
+def _alone(node: GraphNode) -> list[CachedPart]:
+    """Return the part with one decoder; nothing if there is no description of it."""
+    results = tuple(Edge(node.index, output) for output in range(node.output_count))
+    key = describe_part([node], results)
+    return [] if key is None else [CachedPart((node,), tuple(dict.fromkeys(node.sources)), results, key)]
+
+
 def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
     """Return why values of decoders aren't kept, as text for users."""
     kept = {node.index for part in parts for node in part.nodes}
@@ -75,15 +113,15 @@ def reasons_against(graph: Graph, parts: Iterable[CachedPart]) -> list[str]:
     for node in graph.nodes:
         if node.index in kept or node.schema.role not in DECODERS:
             continue
-        if node.device != "cpu":
-            why = "decodes on the GPU"
-        elif node.branch:
+        if node.branch:
             why = "decodes only some samples, in a branch"
         elif node.schema.random or any(edge.node in varying for edge in node.argument_inputs.values()):
             why = (
                 "decodes another window in each epoch. fn.decoders.image, with fn.crop or fn.slice behind it, gives "
                 "the same pixels, and the cache keeps its images"
             )
+        elif node.device != "cpu":
+            why = "decodes on the GPU. With cache_size, it keeps results in the GPU's memory"
         else:
             why = (
                 "reads data that may change in each epoch. For functions that give equal results for equal data, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -150,7 +150,7 @@ def make_plan(graph: Graph, parts: Sequence[CachedPart] = ()) -> Plan:
         nodes = [node for node in graph.nodes if levels[node.index] == level and node.index not in skipped]
         device = _KINDS[level % len(_KINDS)]
         if nodes:
-            steps = _steps_with_parts(nodes, reads, parts) if device == "cpu" else _gpu_steps(nodes, reads)
+            steps = _steps_with_parts(nodes, reads, parts, _cpu_steps if device == "cpu" else _gpu_steps)
             phases.append(Phase(device, steps, _results(nodes, reads)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
@@ -173,11 +173,16 @@ def _is_sample_operator(node: GraphNode) -> bool:
     return issubclass(implementation(node.operator, node.device), SampleOperator)
 
 
-def _steps_with_parts(nodes: list[GraphNode], reads: _Reads, parts: Sequence[CachedPart]) -> tuple[PlannedStep, ...]:
-    """Return the steps of a phase on the CPU: what the parts need, the parts, and everything else."""
+def _steps_with_parts(
+    nodes: list[GraphNode],
+    reads: _Reads,
+    parts: Sequence[CachedPart],
+    steps_of: Callable[[list[GraphNode], _Reads], tuple[PlannedStep, ...]],
+) -> tuple[PlannedStep, ...]:
+    """Return the steps of a phase: what the parts need, the parts, and everything else."""
     own = {node.index for node in nodes}
     here = [part for part in parts if part.nodes[0].index in own]
-    planned = [_part_step(part, reads) for part in here]
+    planned = [part_step(part, steps_of(list(part.nodes), reads)) for part in here]
     needed = {edge.node for part in planned for edge in part.sources}
     for node in reversed(nodes):
         if node.index in needed:
@@ -185,11 +190,12 @@ def _steps_with_parts(nodes: list[GraphNode], reads: _Reads, parts: Sequence[Cac
     members = {node.index for part in planned for node in part.nodes}
     before = [node for node in nodes if node.index in needed - members]
     rest = [node for node in nodes if node.index not in needed | members]
-    return (*_cpu_steps(before, reads), *planned, *_cpu_steps(rest, reads))
+    return (*steps_of(before, reads), *planned, *steps_of(rest, reads))
 
 
-def _part_step(part: CachedPart, reads: _Reads) -> PartStep:
-    steps, reading = _cpu_steps(list(part.nodes), reads), part.reading
+def part_step(part: CachedPart, steps: tuple[PlannedStep, ...] = ()) -> PartStep:
+    """Return the step of a part, from the steps that compute it."""
+    reading = part.reading
     if reading is None:
         return PartStep(part.nodes, part.results, part.sources, steps, part.key)
     steps = (BatchStep((reading,), part.sources), *steps)

@@ -14,7 +14,7 @@ from typing import Any
 
 from dali_proxy.pipeline._bulk.gather import writable
 from dali_proxy.pipeline._cache.value_cache import ValueCache
-from dali_proxy.pipeline._compiler.cached_parts import cached_parts
+from dali_proxy.pipeline._compiler.cached_parts import cached_parts, parts_on_gpu
 from dali_proxy.pipeline._compiler.folded_tables import folded_tables
 from dali_proxy.pipeline._compiler.make_operator import make_operator
 from dali_proxy.pipeline._compiler.per_frame_arguments import by_frames
@@ -103,7 +103,8 @@ class Executor:
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self.cache = cache if fuse else None
-        self._plan = make_plan(graph, () if self.cache is None else cached_parts(graph))
+        parts = parts_on_gpu(graph) if fuse else []
+        self._plan = make_plan(graph, parts if self.cache is None else [*parts, *cached_parts(graph)])
         self._closed = False
         self._shared = shared
         open_or_share = open_device if shared is None else shared.device
@@ -280,6 +281,13 @@ class Executor:
         """Whether operators call the user's functions."""
         return any(operator.traits.in_order for operator in self._operators.values())
 
+    @property
+    def caches(self) -> list[ValueCache]:
+        """The caches of decoded samples: on the host, and in the memory of the GPU."""
+        return list(
+            dict.fromkeys([*[step.cache for step in self.program.cached], *([self.cache] if self.cache else [])])
+        )
+
     def is_gpu_busy(self) -> bool:
         """Return whether the GPU has work of batches left."""
         return self._device is not None and self._device.is_busy()
@@ -294,6 +302,8 @@ class Executor:
     def _end(self) -> None:
         """End the started threads, then close the operators and the device, as far as they exist."""
         with ExitStack() as ends:  # calls all of them in reverse order, even when one fails
+            for step in self.program.cached if hasattr(self, "program") else ():
+                ends.callback(step.close)
             if self._device is not None and self._shared is None:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
@@ -418,6 +428,8 @@ class Executor:
     def _give_up(self, run: RunningBatch, phase: Phase, thread: threading.Thread, reason: str) -> None:
         """End a batch whose thread is in a call that doesn't return. The thread keeps the memory of the call."""
         run.given_up = True
+        for step in self.program.cached:
+            step.release_claims()  # batches that wait for this one compute the samples
         if (work_queue := self._queues[phase.device]) is not None:
             work_queue.abandon(thread)
         self._finish(run, describe_failure((run.step or phase.steps[0]).nodes[0], PipelineError(reason)))

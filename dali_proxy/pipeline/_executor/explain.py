@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from dali_proxy.pipeline._compiler.cached_parts import cached_parts, reasons_against
+from dali_proxy.pipeline._compiler.cached_parts import cached_parts, parts_on_cores, parts_on_gpu, reasons_against
 from dali_proxy.pipeline._compiler.folded_tables import folded_tables
 from dali_proxy.pipeline._compiler.plan import PartStep, SampleStep, make_plan, step_name
 from dali_proxy.pipeline._compiler.sources_on_gpu import sources_on_gpu
@@ -33,7 +33,8 @@ def explain(graph: Graph, executor: Executor | None = None) -> str:
         executor: its executor, if it was built: then the text also shows the steps that run, the rules that were
             applied, why others weren't, and what the steps take.
     """
-    plan = make_plan(folded_tables(sources_on_gpu(graph))) if executor is None else executor.program.plan
+    folded = folded_tables(sources_on_gpu(graph)) if executor is None else executor.graph
+    plan = make_plan(folded, parts_on_gpu(folded)) if executor is None else executor.program.plan
     lines = []
     for number, phase in enumerate(plan.phases, 1):
         lines.append(f"phase {number}, {_PLACES[phase.device]}:")
@@ -54,7 +55,10 @@ def explain(graph: Graph, executor: Executor | None = None) -> str:
                 lines += [f"    rule {fused.title!r}: {step_name(fused.nodes)}" for fused in _fused(each.steps)]
                 lines += [f"    {line}" for line in (*each.notes, *executor.statistics.describe(each))]
     if executor is not None and executor.cache is not None:
-        lines += reasons_against(executor.graph, cached_parts(executor.graph))
+        kept = [*cached_parts(executor.graph), *parts_on_gpu(executor.graph)]
+        lines += reasons_against(executor.graph, kept)
+        for part in parts_on_cores(executor.graph):
+            lines.append(f"cached: images that cores decode for {_name(part.nodes[0])}; only their upload remains")
     return "\n".join(lines)
 
 

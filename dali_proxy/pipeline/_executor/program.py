@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from dali_proxy.pipeline._cache.gpu_cache import GpuCache, GpuCacheOptions
 from dali_proxy.pipeline._cache.value_cache import ValueCache
-from dali_proxy.pipeline._compiler.plan import PartStep, Plan, SampleStep
+from dali_proxy.pipeline._compiler.cached_parts import CachedPart, parts_on_cores
+from dali_proxy.pipeline._compiler.make_operator import make_operator
+from dali_proxy.pipeline._compiler.plan import PartStep, Plan, SampleStep, part_step
 from dali_proxy.pipeline._compiler.rules import RULES
 from dali_proxy.pipeline._compiler.rules.scope import Scope
 from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
 from dali_proxy.pipeline._compiler.steps.chain import ChainStep
+from dali_proxy.pipeline._compiler.steps.cores_step import CoresStep, decode_on_cores
 from dali_proxy.pipeline._compiler.steps.fast_paths import FastPaths
+from dali_proxy.pipeline._compiler.steps.gpu_cached_step import GpuCachedStep
 from dali_proxy.pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
 from dali_proxy.pipeline._compiler.steps.step import Step, Steps
 from dali_proxy.pipeline._cuda.context import KernelContext
@@ -62,20 +68,36 @@ class Program:
                 self.phases[-1].append(Steps(planned, steps, dead, scope.notes))
         every = [step for steps in self.phases for each in steps for step in each.steps]
         self.cached = [step for step in every if isinstance(step, CachedStep)]
+        if cache is not None:
+            self._cache_on_cores(parts_on_cores(graph), operators, cache)
         self.takes_inputs = [
             phase.device == "cpu" and all(isinstance(each, FedInput) for step in steps for each in step.steps)
             for phase, steps in zip(plan.phases, self.phases, strict=True)
         ]
+
+    def _cache_on_cores(self, parts: Iterable[CachedPart], operators: Mapping[int, Any], cache: ValueCache) -> None:
+        """Let decoders on the GPU take from a cache what they would decode on cores."""
+        for part in parts:
+            decoder = operators[part.nodes[0].index]
+            step = CoresStep(make_operator(part.nodes[0], decoder.setup))
+            self.cached.append(CachedStep(part_step(part), [step], cache, (), decoder.setup.reading_gpu))
+            decoder.on_cores = partial(decode_on_cores, self.cached[-1], part)
 
 
 def _steps(scope: Scope, fuse: bool, cache: ValueCache | None) -> list[Step]:
     """Return the steps that run the operators of a planned step."""
     planned = scope.planned
     if isinstance(planned, PartStep):
-        assert cache is not None  # else the plan has no such step
         parts = [_steps(replace(scope, planned=each), fuse, cache) for each in planned.steps]
-        reading_gpu = next((scope.operators[node.index].setup.reading_gpu for node in planned.nodes), None)
         steps = [step for steps in parts for step in steps]
+        if scope.device == "mixed":
+            options = GpuCacheOptions.from_node(planned.nodes[0])
+            assert options is not None  # else the plan has no such step
+            assert scope.kernels is not None
+            on_gpu = GpuCache.shared(options, scope.kernels.device_id)
+            return [GpuCachedStep(planned, steps, on_gpu, scope.kernels)]
+        assert cache is not None  # else the plan has no such step
+        reading_gpu = next((scope.operators[node.index].setup.reading_gpu for node in planned.nodes), None)
         return [CachedStep(planned, steps, cache, scope.graph.outputs, reading_gpu)]
     steps = _leaves(scope, fuse)
     for rule in RULES if fuse else ():

@@ -97,6 +97,9 @@ class Batch:
         self.keep_alive: list[Any] = []
         #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
         self.lenders: list[Any] = []
+        #: Whether the results are those of all batches with the same samples; False after an operator had to use other
+        #: means than usual because of some samples of the batch, so that last bits may differ. A cache keeps neither.
+        self.is_repeatable = True
         #: Returns memory for the samples of an edge, (edge, shapes, dtype, layout); None for any memory.
         self.place: Callable[[Edge, npt.NDArray[np.int64], np.dtype[Any], str], TensorListCPU | None] = no_place
 

@@ -22,24 +22,23 @@ def audio(
 
 def image(
     encoded: Arrays | Data, /, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-    cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-    cache_threshold: Int | None = None, cache_type: Str | None = None,
-    device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
-    dtype: Dtype = DALIDataType.UINT8, host_memory_padding: Int | None = None,
-    host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
-    hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
-    memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
-    preallocate_width_hint: Int | None = None, split_stages: _bool | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
+    device_memory_padding_jpeg2k: Int | None = None, dtype: Dtype = DALIDataType.UINT8,
+    host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
+    hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
+    jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None,
+    output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
     device: Device | str | None = None, batch_size: int | None = None,
 ) -> Arrays:
     """Decodes images to HWC. `fn.decoders.image` describes the arguments."""
 
 def image_crop(
     encoded: Arrays | Data, /, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-    cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-    cache_threshold: Int | None = None, cache_type: Str | None = None, crop: Floats | Array | None = None,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', crop: Floats | Array | None = None,
     crop_d: Float | Array = 0.0, crop_h: Float | Array = 0.0, crop_pos_x: Float | Array = 0.5,
     crop_pos_y: Float | Array = 0.5, crop_pos_z: Float | Array = 0.5, crop_w: Float | Array = 0.0,
     device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
@@ -56,17 +55,16 @@ def image_crop(
 
 def image_random_crop(
     encoded: Arrays | Data, /, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-    cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-    cache_threshold: Int | None = None, cache_type: Str | None = None,
-    device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
-    dtype: Dtype = DALIDataType.UINT8, host_memory_padding: Int | None = None,
-    host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
-    hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
-    memory_stats: _bool | None = None, num_attempts: Int = 10, output_type: DALIImageType = DALIImageType.RGB,
-    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
-    preallocate_width_hint: Int | None = None, random_area: Floats = (0.08, 1.0),
-    random_aspect_ratio: Floats = (0.75, 1.3333333333333333), split_stages: _bool | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
+    device_memory_padding_jpeg2k: Int | None = None, dtype: Dtype = DALIDataType.UINT8,
+    host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
+    hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
+    jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None, num_attempts: Int = 10,
+    output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+    random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
+    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
     device: Device | str | None = None, batch_size: int | None = None, rng: RNG | None = None,
 ) -> Arrays:
     """Decodes a window of random area, aspect ratio and position of each image, to HWC. `fn.decoders.image_random_crop` describes the arguments."""
@@ -74,8 +72,8 @@ def image_random_crop(
 def image_slice(
     encoded: Arrays | Data, anchor: Array | Data | None = None, shape_input: Array | Data | None = None, /, *,
     adjust_orientation: _bool = True, affine: _bool | None = None, axes: Ints | Array | None = None,
-    axis_names: Str = 'WH', cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None,
-    cache_size: Int | None = None, cache_threshold: Int | None = None, cache_type: Str | None = None,
+    axis_names: Str = 'WH', cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0,
+    cache_threshold: Int = 0, cache_type: Literal['', 'threshold', 'largest'] = '',
     device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
     dtype: Dtype = DALIDataType.UINT8, end: Ints | Array | None = None,
     host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
@@ -107,7 +105,9 @@ def numpy(
 
 def video(
     encoded: Arrays | Data, /, *, affine: _bool = True, build_index: _bool = True,
-    end_frame: Int | Array | None = None, fill_value: Ints = (0,), frames: Ints | Array | None = None,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', end_frame: Int | Array | None = None,
+    fill_value: Ints = (0,), frames: Ints | Array | None = None,
     pad_mode: Literal['none', 'constant', 'edge', 'repeat', 'reflect_1001', 'symmetric', 'reflect_101', 'reflect'] = 'constant',
     sequence_length: Int | Array | None = None, start_frame: Int | Array | None = None,
     stride: Int | Array | None = None, device: Device | str | None = None, batch_size: int | None = None,

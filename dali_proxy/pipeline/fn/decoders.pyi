@@ -37,18 +37,17 @@ def audio(
 
 def image(
     encoded: Nodes | ConstantLike, /, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-    cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-    cache_threshold: Int | None = None, cache_type: Str | None = None,
-    device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
-    dtype: DALIDataType = DALIDataType.UINT8, host_memory_padding: Int | None = None,
-    host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
-    hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
-    memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
-    preallocate_width_hint: Int | None = None, split_stages: _bool | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
+    device_memory_padding_jpeg2k: Int | None = None, dtype: DALIDataType = DALIDataType.UINT8,
+    host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
+    hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
+    jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None,
+    output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+    preserve: _bool = False, seed: Int = -1,
 ) -> Nodes:
     """Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.
 
@@ -58,11 +57,11 @@ def image(
         encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
-        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
+        cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -84,8 +83,8 @@ def image(
 
 def image_crop(
     encoded: Nodes | ConstantLike, /, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-    cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-    cache_threshold: Int | None = None, cache_type: Str | None = None, crop: Floats | DataNode | None = None,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', crop: Floats | DataNode | None = None,
     crop_d: Float | DataNode = 0.0, crop_h: Float | DataNode = 0.0, crop_pos_x: Float | DataNode = 0.5,
     crop_pos_y: Float | DataNode = 0.5, crop_pos_z: Float | DataNode = 0.5, crop_w: Float | DataNode = 0.0,
     device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
@@ -107,11 +106,11 @@ def image_crop(
         encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
-        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
+        cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         crop (float or list of float or DataNode, default None): Extents of the window in pixels: (height, width) or (depth, height, width). 0 means the whole axis.
         crop_d (float or DataNode, default 0.0): Depth of the window in voxels; needs crop_h and crop_w.
         crop_h (float or DataNode, default 0.0): Height of the window in pixels; needs crop_w.
@@ -141,19 +140,18 @@ def image_crop(
 
 def image_random_crop(
     encoded: Nodes | ConstantLike, /, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-    cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-    cache_threshold: Int | None = None, cache_type: Str | None = None,
-    device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
-    dtype: DALIDataType = DALIDataType.UINT8, host_memory_padding: Int | None = None,
-    host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
-    hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
-    memory_stats: _bool | None = None, num_attempts: Int = 10, output_type: DALIImageType = DALIImageType.RGB,
-    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
-    preallocate_width_hint: Int | None = None, random_area: Floats = (0.08, 1.0),
-    random_aspect_ratio: Floats = (0.75, 1.3333333333333333), split_stages: _bool | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
+    device_memory_padding_jpeg2k: Int | None = None, dtype: DALIDataType = DALIDataType.UINT8,
+    host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
+    hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
+    jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None, num_attempts: Int = 10,
+    output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+    random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
+    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+    preserve: _bool = False, seed: Int = -1,
 ) -> Nodes:
     """Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
@@ -165,11 +163,11 @@ def image_random_crop(
         encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
-        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
+        cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -196,8 +194,8 @@ def image_random_crop(
 def image_slice(
     encoded: Nodes | ConstantLike, anchor: Input | None = None, shape_input: Input | None = None, /, *,
     adjust_orientation: _bool = True, affine: _bool | None = None, axes: Ints | DataNode | None = None,
-    axis_names: Str = 'WH', cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None,
-    cache_size: Int | None = None, cache_threshold: Int | None = None, cache_type: Str | None = None,
+    axis_names: Str = 'WH', cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0,
+    cache_threshold: Int = 0, cache_type: Literal['', 'threshold', 'largest'] = '',
     device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
     dtype: DALIDataType = DALIDataType.UINT8, end: Ints | DataNode | None = None,
     host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
@@ -224,11 +222,11 @@ def image_slice(
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         axes (int or list of int or DataNode, default None): Axes to slice, in the order of the other arguments; negative ones count from the last. By default `axis_names` defines them.
         axis_names (str, default 'WH'): Axes to slice, as letters of the layout; all axes if empty.
-        cache_batch_copy (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_debug (bool, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_size (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_threshold (int, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
-        cache_type (str, default None): Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See the argument `cache` of `Pipeline`.
+        cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
+        cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -301,7 +299,9 @@ def numpy(
 
 def video(
     encoded: Nodes | ConstantLike, /, *, affine: _bool = True, build_index: _bool = True,
-    end_frame: Int | DataNode | None = None, fill_value: Ints = (0,), frames: Ints | DataNode | None = None,
+    cache_batch_copy: _bool = True, cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+    cache_type: Literal['', 'threshold', 'largest'] = '', end_frame: Int | DataNode | None = None,
+    fill_value: Ints = (0,), frames: Ints | DataNode | None = None,
     pad_mode: Literal['none', 'constant', 'edge', 'repeat', 'reflect_1001', 'symmetric', 'reflect_101', 'reflect'] = 'constant',
     sequence_length: Int | DataNode | None = None, start_frame: Int | DataNode | None = None,
     stride: Int | DataNode | None = None, device: str | None = None, name: str | None = None,
@@ -321,6 +321,11 @@ def video(
         encoded: Encoded videos: the bytes of one file per sample.
         affine (bool, default True): Accepted for compatibility; see `set_affinity` of the pipeline.
         build_index (bool, default True): Accepted for compatibility; the index is always built.
+        cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
+        cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         end_frame (int or DataNode, default None): Frame after the last frame of a range.
         fill_value (int or list of int, default (0,)): Colour for 'constant': one value per channel, or one for all.
         frames (int or list of int or DataNode, default None): Numbers of frames, in any order. A number may be repeated.

@@ -26,28 +26,27 @@ class Audio(OperatorClass):
 class Image(OperatorClass):
     """Decodes images to HWC. `fn.decoders.image` describes the arguments."""
     def __init__(
-        self, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-        cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-        cache_threshold: Int | None = None, cache_type: Str | None = None,
-        device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
-        dtype: DALIDataType = DALIDataType.UINT8, host_memory_padding: Int | None = None,
-        host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
-        hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
-        memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-        palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
-        preallocate_width_hint: Int | None = None, split_stages: _bool | None = None,
-        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        self, *, adjust_orientation: _bool = True, affine: _bool | None = None, cache_batch_copy: _bool = True,
+        cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+        cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
+        device_memory_padding_jpeg2k: Int | None = None, dtype: DALIDataType = DALIDataType.UINT8,
+        host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
+        hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
+        jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None,
+        output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+        preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+        split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+        preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
 class ImageCrop(OperatorClass):
     """Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image. `fn.decoders.image_crop` describes the arguments."""
     def __init__(
-        self, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-        cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-        cache_threshold: Int | None = None, cache_type: Str | None = None, crop: Floats | DataNode | None = None,
+        self, *, adjust_orientation: _bool = True, affine: _bool | None = None, cache_batch_copy: _bool = True,
+        cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+        cache_type: Literal['', 'threshold', 'largest'] = '', crop: Floats | DataNode | None = None,
         crop_d: Float | DataNode = 0.0, crop_h: Float | DataNode = 0.0, crop_pos_x: Float | DataNode = 0.5,
         crop_pos_y: Float | DataNode = 0.5, crop_pos_z: Float | DataNode = 0.5, crop_w: Float | DataNode = 0.0,
         device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
@@ -66,20 +65,19 @@ class ImageCrop(OperatorClass):
 class ImageRandomCrop(OperatorClass):
     """Decodes a window of random area, aspect ratio and position of each image, to HWC. `fn.decoders.image_random_crop` describes the arguments."""
     def __init__(
-        self, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-        cache_batch_copy: _bool | None = None, cache_debug: _bool | None = None, cache_size: Int | None = None,
-        cache_threshold: Int | None = None, cache_type: Str | None = None,
-        device_memory_padding: Int | None = None, device_memory_padding_jpeg2k: Int | None = None,
-        dtype: DALIDataType = DALIDataType.UINT8, host_memory_padding: Int | None = None,
-        host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
-        hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
-        memory_stats: _bool | None = None, num_attempts: Int = 10, output_type: DALIImageType = DALIImageType.RGB,
-        palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
-        preallocate_width_hint: Int | None = None, random_area: Floats = (0.08, 1.0),
-        random_aspect_ratio: Floats = (0.75, 1.3333333333333333), split_stages: _bool | None = None,
-        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        self, *, adjust_orientation: _bool = True, affine: _bool | None = None, cache_batch_copy: _bool = True,
+        cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+        cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
+        device_memory_padding_jpeg2k: Int | None = None, dtype: DALIDataType = DALIDataType.UINT8,
+        host_memory_padding: Int | None = None, host_memory_padding_jpeg2k: Int | None = None,
+        hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
+        jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None, num_attempts: Int = 10,
+        output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+        preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+        random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
+        split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+        preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -87,9 +85,9 @@ class ImageSlice(OperatorClass):
     """Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image. `fn.decoders.image_slice` describes the arguments."""
     def __init__(
         self, *, adjust_orientation: _bool = True, affine: _bool | None = None,
-        axes: Ints | DataNode | None = None, axis_names: Str = 'WH', cache_batch_copy: _bool | None = None,
-        cache_debug: _bool | None = None, cache_size: Int | None = None, cache_threshold: Int | None = None,
-        cache_type: Str | None = None, device_memory_padding: Int | None = None,
+        axes: Ints | DataNode | None = None, axis_names: Str = 'WH', cache_batch_copy: _bool = True,
+        cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+        cache_type: Literal['', 'threshold', 'largest'] = '', device_memory_padding: Int | None = None,
         device_memory_padding_jpeg2k: Int | None = None, dtype: DALIDataType = DALIDataType.UINT8,
         end: Ints | DataNode | None = None, host_memory_padding: Int | None = None,
         host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
@@ -131,7 +129,9 @@ class Numpy(OperatorClass):
 class Video(OperatorClass):
     """Decodes frames of videos to FHWC, RGB. `fn.decoders.video` describes the arguments."""
     def __init__(
-        self, *, affine: _bool = True, build_index: _bool = True, end_frame: Int | DataNode | None = None,
+        self, *, affine: _bool = True, build_index: _bool = True, cache_batch_copy: _bool = True,
+        cache_debug: _bool = False, cache_size: Int = 0, cache_threshold: Int = 0,
+        cache_type: Literal['', 'threshold', 'largest'] = '', end_frame: Int | DataNode | None = None,
         fill_value: Ints = (0,), frames: Ints | DataNode | None = None,
         pad_mode: Literal['none', 'constant', 'edge', 'repeat', 'reflect_1001', 'symmetric', 'reflect_101', 'reflect'] = 'constant',
         sequence_length: Int | DataNode | None = None, start_frame: Int | DataNode | None = None,

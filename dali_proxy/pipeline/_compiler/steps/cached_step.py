@@ -27,12 +27,13 @@ from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch, BatchView
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples
 from dali_proxy.pipeline._operator_api.outputs import Outputs
+from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._remote.urls import SCHEME_OF_FILES
 from dali_proxy.pipeline.errors import OperatorError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 # Positions of samples, and the results of a part for them.
-_Computed = tuple[npt.NDArray[np.int64], list[TensorListCPU]]
+Computed = tuple[npt.NDArray[np.int64], list[Any]]
 _NOTHING: Array = np.empty(0, np.uint8)
 # Bytes of a result up to which copies cost less than arrays over the samples.
 _SMALL = 1 << 20
@@ -53,6 +54,7 @@ class CachedStep(Step):
 
     Attributes:
         members: the steps that compute the part.
+        cache: the cache.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class CachedStep(Step):
         reading_gpu: int | None,
     ) -> None:
         super().__init__(planned.nodes)
-        self.members, self._cache, self._key = tuple(steps), cache, planned.key + cache.software
+        self.members, self.cache, self._key = tuple(steps), cache, planned.key + cache.software
         self._results, self._outputs = planned.results, frozenset(outputs)
         self._sources, self._paths = planned.sources, planned.sources
         self._reading: Step | None = None  # reads the files of the paths
@@ -91,7 +93,7 @@ class CachedStep(Step):
             computed = self._compute_missing(found.batch, found.keys, found.entries)
             working += spent().processor - before
         if found.names:
-            self._cache.give_names(found.keys, found.names)
+            self.cache.give_names(found.keys, found.names)
         entries = found.entries
         values = [self._value(batch, number, edge, entries, computed) for number, edge in enumerate(self._results)]
         for edge, value in zip(self._results, values, strict=True):
@@ -104,22 +106,22 @@ class CachedStep(Step):
         hits = len(entries) - sum([len(positions) for positions, _ in computed])
         if hits:
             taken = spent().processor - begun - working
-            self._cache.save(hits * nanoseconds / max(count, 1) - taken * hits / len(entries))
+            self.cache.save(hits * nanoseconds / max(count, 1) - taken * hits / len(entries))
 
     def _find(self, batch: Batch) -> _Found:
-        keys = sample_keys(self._key, _on_cpu(batch, self._sources), self._cache.seed, batch.pool)
-        return _Found(batch, keys, self._cache.find(keys, batch.pool))
+        keys = sample_keys(self._key, _on_cpu(batch, self._sources), self.cache.seed, batch.pool)
+        return _Found(batch, keys, self.cache.find(keys, batch.pool))
 
     def _find_files(self, batch: Batch, reading: Step) -> _Found:
         """Find values by the names of their files. Read only the others, and find them by their contents."""
         files = PathTable.from_samples(_on_cpu(batch, self._paths)[0], SCHEME_OF_FILES.encode())
         names = file_names(self._key, files)
-        entries = self._cache.find_named(names)
+        entries = self.cache.find_named(names)
         unnamed = np.array([sample for sample, entry in enumerate(entries) if entry is None], np.int64)
-        found = _Found(_Samples(batch, np.arange(batch.size), self._paths), [b""] * batch.size, entries)
+        found = _Found(SomeSamples(batch, np.arange(batch.size), self._paths), [b""] * batch.size, entries)
         if not len(unnamed):
             return found
-        before, part = spent().processor, _Samples(batch, unnamed, self._paths)
+        before, part = spent().processor, SomeSamples(batch, unnamed, self._paths)
         try:
             reading.run(part)
         except OperatorError:
@@ -130,9 +132,9 @@ class CachedStep(Step):
         self._computed_cost[0] += found.working
         samples: list[Array] = [_NOTHING] * batch.size
         found.names = [None] * batch.size
-        keys = sample_keys(self._key, [contents], self._cache.seed, batch.pool)
+        keys = sample_keys(self._key, [contents], self.cache.seed, batch.pool)
         again = file_names(self._key, files.take(unnamed))
-        by_content = self._cache.find(keys, batch.pool)
+        by_content = self.cache.find(keys, batch.pool)
         for number, sample in enumerate(unnamed.tolist()):
             samples[sample], found.keys[sample] = contents.samples[number], keys[number]
             entries[sample] = by_content[number]
@@ -141,12 +143,15 @@ class CachedStep(Step):
         found.batch.outputs[self._sources[0]] = TensorListCPU(samples, contents.layout())
         return found
 
+    def close(self) -> None:
+        """Stop using a cache of this step's own. The executor calls this when all batches have ended."""
+
     def release_claims(self) -> None:
         """Let others compute what running batches compute, which may never end. Any thread may call this."""
         for claim in list(self._claims):
-            self._cache.end(claim)
+            self.cache.end(claim)
 
-    def _compute_missing(self, batch: Batch, keys: Sequence[bytes], entries: list[Entry | None]) -> list[_Computed]:
+    def _compute_missing(self, batch: Batch, keys: Sequence[bytes], entries: list[Entry | None]) -> list[Computed]:
         """Compute the samples without an entry, or wait until other batches have computed them.
 
         Return what was computed here, and set the entries of what the cache has room for.
@@ -154,24 +159,24 @@ class CachedStep(Step):
         missing = [sample for sample, entry in enumerate(entries) if entry is None]
         if batch.nested:  # a function waits for it, for which others may wait
             return [self._compute_samples(batch, missing, keys, entries)]
-        claim, found = self._cache.claim([keys[sample] for sample in missing])
+        claim, found = self.cache.claim([keys[sample] for sample in missing])
         own = [sample for sample, holder in zip(missing, found, strict=True) if holder is None]
         others = [(sample, holder) for sample, holder in zip(missing, found, strict=True) if holder is not None]
-        computed: list[_Computed] = []
+        computed: list[Computed] = []
         self._claims.add(claim)
         try:
             if own:
                 computed.append(self._compute_samples(batch, own, keys, entries))
         except OperatorError:
-            self._cache.end(claim)
+            self.cache.end(claim)
             if others:  # the error names all samples that fail
-                self._compute(_Samples(batch, np.array(missing), self._sources))
+                self._compute(SomeSamples(batch, np.array(missing), self._sources))
             raise
         finally:
             self._claims.discard(claim)
-            self._cache.end(claim, computed[0][1] if computed else ())
+            self.cache.end(claim, computed[0][1] if computed else ())
         if others:
-            waited = self._cache.wait([keys[sample] for sample, _ in others], [holder for _, holder in others])
+            waited = self.cache.wait([keys[sample] for sample, _ in others], [holder for _, holder in others])
             for (sample, _), entry in zip(others, waited, strict=True):
                 entries[sample] = entry
             rest = [sample for sample, _ in others if entries[sample] is None]
@@ -181,13 +186,13 @@ class CachedStep(Step):
 
     def _compute_samples(
         self, batch: Batch, samples: Sequence[int], keys: Sequence[bytes], entries: list[Entry | None]
-    ) -> _Computed:
+    ) -> Computed:
         """Compute samples and store them. Return them, and set the entries of those that the cache has room for."""
         positions = np.array(samples, np.int64)
-        part = _Samples(batch, positions, self._sources)
+        part = SomeSamples(batch, positions, self._sources)
         own = [keys[sample] for sample in samples]
         alone = self._results[0] if len(self._results) == 1 and self._results[0] not in self._outputs else None
-        placement = _Placement(self._cache, own, alone, self._buffers)
+        placement = _Placement(self.cache, own, alone, self._buffers)
         part.place = placement.place
         try:
             self._compute(part)
@@ -195,7 +200,7 @@ class CachedStep(Step):
             placement.release()
             raise
         results = _on_cpu(part, self._results)
-        stored = self._cache.store(own, results, batch.pool, placement.reserved)
+        stored = self.cache.store(own, results, batch.pool, placement.reserved)
         if len(own) < len(entries) or placement.reserved is not None:
             for sample, entry in zip(samples, stored, strict=True):
                 entries[sample] = entry
@@ -215,15 +220,16 @@ class CachedStep(Step):
         number: int,
         edge: Edge,
         entries: Sequence[Entry | None],
-        computed: Sequence[_Computed],
-    ) -> TensorListCPU | None:
+        computed: Sequence[Computed],
+    ) -> TensorList | None:
         """Return a result for all samples, from the cache and from what was computed.
 
         None if the samples differ in dtype, number of dimensions or layout.
         """
         found = [(sample, entry.parts[number], entry.layouts[number]) for sample, entry in enumerate(entries) if entry]
         if not found and len(computed) == 1:
-            return computed[0][1][number]
+            whole: TensorListCPU = computed[0][1][number]
+            return whole
         rest = [(positions, contiguous(results[number])) for positions, results in computed]
         kinds = {(part.dtype, len(part.shape), layout) for _, part, layout in found}
         kinds.update([(each.table().dtype, each.table().ndim, each.layout()) for _, each in rest])
@@ -235,7 +241,7 @@ class CachedStep(Step):
             pointers[positions], shapes[positions] = each.table().pointers, each.table().shapes
         samples = [sample for sample, _, _ in found]
         pointers[samples] = [part.address for _, part, _ in found]
-        shapes[samples] = [part.shape for _, part, _ in found]
+        shapes[samples] = np.array([part.shape for _, part, _ in found], np.int64).reshape(-1, ndim)
         table = Samples.contiguous(pointers, shapes, dtype)
         if edge not in self._outputs and table.nbytes > _SMALL:
             blocks: list[Any] = [None] * batch.size
@@ -243,7 +249,7 @@ class CachedStep(Step):
                 for sample, array in zip(positions.tolist(), each.samples, strict=True):
                     blocks[sample] = array.reshape(-1).view(np.uint8)
             for sample, part, _ in found:
-                blocks[sample] = self._cache.memory_of(part)
+                blocks[sample] = self.cache.memory_of(part)
             return TensorListCPU.from_table(table, blocks, np.arange(batch.size), layout)
         result = batch.allocate_samples(edge, shapes, dtype, layout, self._buffers, self._for_gpu)
         begin = int(result.table().pointers[0])
@@ -319,7 +325,7 @@ def _on_cpu(batch: Batch, edges: Sequence[Edge]) -> list[TensorListCPU]:
     return values
 
 
-class _Samples(BatchView):
+class SomeSamples(BatchView):
     """Some samples of a batch, or all, as a batch whose errors name their positions in the full one.
 
     Args:
@@ -330,7 +336,8 @@ class _Samples(BatchView):
 
     def __init__(self, batch: Batch, positions: npt.NDArray[np.int64], sources: Sequence[Edge]) -> None:
         super().__init__(batch, len(positions))
-        self.positions, self.branch_batches, self.outputs = positions, {}, Outputs()
+        self.positions = positions if batch.positions is None else batch.positions[positions]
+        self.branch_batches, self.outputs = {}, Outputs()
         if len(positions) == batch.size:
             self.outputs.update({edge: batch.outputs[edge] for edge in sources})
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -171,6 +171,8 @@ class MixedImageDecoder(GpuOperator):
         except BaseException:
             self._decoder.close()
             raise
+        #: Decodes samples of a batch on the CPU, through the cache of the host; None without such a cache.
+        self.on_cores: Callable[[Batch, npt.NDArray[np.int64]], TensorListCPU] | None = None
         #: Batches without readers. Finalizers add to it; they can run in any thread at any time, so they take no lock.
         self._finished: deque[DecodedBatch] = deque()
 
@@ -193,6 +195,7 @@ class MixedImageDecoder(GpuOperator):
             regions=None if regions is None else _corners(regions[offered]),
             use_exif=self._options["adjust_orientation"],
         )
+        batch.is_repeatable &= decoded.is_repeatable
         try:
             found = np.flatnonzero(decoded.samples.pointers)
             done = offered[found]
@@ -233,6 +236,8 @@ class MixedImageDecoder(GpuOperator):
         Raises:
             OperatorError: images can't be decoded; the error lists them.
         """
+        if self.on_cores is not None:
+            return upload(batch, self.on_cores(batch, which))
         images = decode_images(batch, encoded, which, regions, self._options, self._limit, self._warnings)
         return upload(batch, TensorListCPU(images, "HWC"))
 

@@ -7,6 +7,7 @@ from typing import Any
 from dali_proxy.pipeline._declaration import Argument, Kind
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.output_dtype import check_dtype
+from dali_proxy.pipeline._operators.decoding.cache_arguments import CACHE_ARGUMENTS
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.types import ANY_DATA, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
@@ -16,15 +17,6 @@ _DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 def _ignored(name: str, kind: Kind, discouraged: bool = False) -> Argument:
     deprecated = f"The argument `{name}` is now deprecated and its usage is discouraged." if discouraged else ""
     return Argument(name, kind, "Accepted for compatibility; memory is managed automatically.", deprecated=deprecated)
-
-
-def _of_cache(name: str, kind: Kind) -> Argument:
-    return Argument(
-        name,
-        kind,
-        "Accepted for compatibility, without effect. DALI uses it with device='mixed' only, for images on the GPU. See "
-        "the argument `cache` of `Pipeline`.",
-    )
 
 
 DECODER_ARGUMENTS = (
@@ -66,11 +58,7 @@ DECODER_ARGUMENTS = (
         0.65,
     ),
     _ignored("affine", Kind.BOOL),
-    _of_cache("cache_batch_copy", Kind.BOOL),
-    _of_cache("cache_debug", Kind.BOOL),
-    _of_cache("cache_size", Kind.INT),
-    _of_cache("cache_threshold", Kind.INT),
-    _of_cache("cache_type", Kind.STRING),
+    *CACHE_ARGUMENTS,
     _ignored("device_memory_padding", Kind.INT),
     _ignored("device_memory_padding_jpeg2k", Kind.INT),
     _ignored("host_memory_padding", Kind.INT),

@@ -14,6 +14,7 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, as_pipeline_error, fail
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_specs import describe
+from dali_proxy.pipeline._operators.decoding.cache_arguments import CACHE_ARGUMENTS
 from dali_proxy.pipeline._operators.decoding.encoded import flat_bytes
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.frames import Decoders, read_frames
@@ -53,6 +54,7 @@ _ARGUMENTS = (
     Argument("fill_value", Kind.INTS, "Colour for 'constant': one value per channel, or one for all.", (0,)),
     Argument("build_index", Kind.BOOL, "Accepted for compatibility; the index is always built.", True),
     Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline.", True),
+    *CACHE_ARGUMENTS,
 )
 
 VIDEO = declare_operator(

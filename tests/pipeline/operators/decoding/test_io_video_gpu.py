@@ -39,8 +39,9 @@ class Driver:
         return 0
 
 
-@pytest.fixture(autouse=True)
-def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@contextmanager
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Replace CuPy and NVDEC inside the block."""
     monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
     monkeypatch.setattr(clip, "cuda_current", lambda device_id: nullcontext())
     monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
@@ -53,6 +54,12 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with host_cupy.installed():
         yield
     nvdec._capabilities.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with stand_in(monkeypatch):
+        yield
 
 
 @contextmanager

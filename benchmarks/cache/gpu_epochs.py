@@ -21,7 +21,7 @@ from benchmarks.crop import random_window
 from benchmarks.ffmpeg import usual_scheduling
 from dali_proxy import Pipeline, fn, types
 
-ON_GPU = ("png", "jpeg2000", "jpeg", "video")
+ON_GPU = ("png", "jpeg2000", "video", "jpeg")
 _FRAMES, _FRAME = 32, (270, 480)
 _THREADS = 8
 _MEGABYTES = 8192

@@ -130,8 +130,13 @@ class GpuCache(ValueCache):
         return reserved
 
     def store_on_gpu(
-        self, keys: Sequence[bytes], results: Sequence[TensorListGPU], kernels: KernelContext, stream: Any
-    ) -> tuple[Any, list[Any]]:
+        self,
+        keys: Sequence[bytes],
+        results: Sequence[TensorListGPU],
+        kernels: KernelContext,
+        stream: Any,
+        keep_alive: list[Any],
+    ) -> Any:
         """Store values, with copies on a stream.
 
         Args:
@@ -139,14 +144,16 @@ class GpuCache(ValueCache):
             results: the arrays of all samples, a batch for each result of a part, as the stream computes them.
             kernels: context of the copies.
             stream: `cupy.cuda.Stream`; the GPU is the current device.
+            keep_alive: gets what must live until the work on the stream is done.
 
         Returns:
-            The event after which the results and their copies may be read, and what must live until then.
+            The CUDA event after which the results and their copies may be read.
         """
         tables = [each.table() for each in results]
         sizes = np.stack([table.shapes.prod(axis=1) * table.dtype.itemsize for table in tables], axis=1)
         reserved = self.reserve(keys, sizes.tolist())
         stored = {number: blocks for number, blocks in enumerate(reserved) if blocks is not None}
+        keep_alive += [stored, self]  # also if the copies fail: some may have begun
         values: dict[int, tuple[Part, ...]] = {}
         try:
             rows = np.array(list(stored), np.int64)
@@ -164,7 +171,7 @@ class GpuCache(ValueCache):
                 )
         finally:
             self._add(keys, values, tuple(each.layout() for each in results), len(stored))
-        return event, [list(stored.values()), self]
+        return event
 
     def end(self, claim: Claim, results: Sequence[Any] = ()) -> None:
         super().end(claim, () if any(each.ready is None for each in results) else results)  # not those to keep alone
@@ -213,10 +220,11 @@ def written_on(stream: Any, kernels: KernelContext) -> Any:
 
 def wait_for(parts: Sequence[Part], stream: Any) -> None:
     """Let a stream wait until parts are written."""
-    events = {id(part.owner.ready): part.owner.ready for part in parts if part.owner.ready is not None}
+    ready = [part.owner.ready for part in parts]  # once: other threads may find that an event has completed
+    events = {id(event): event for event in ready if event is not None}
     done = {number for number, event in events.items() if event.done}
-    for part in parts if done else ():
-        if id(part.owner.ready) in done:
+    for part, event in zip(parts, ready, strict=True) if done else ():
+        if id(event) in done:
             part.owner.ready = None
     for number, event in events.items():
         if number not in done:

@@ -110,6 +110,16 @@ def test_results_are_those_without_a_cache(describe: Any, arguments: Any, files:
     assert run.report["cache_misses"] == (3 - epochs) * len(files)
 
 
+def test_images_of_one_size_have_the_bits_of_those_without_a_cache(files: Samples) -> None:
+    pixels = np.random.default_rng(2).integers(0, 256, (4, 200, 150, 3), np.uint8)
+    samples = [encode(kind, each) for each in pixels for kind in ("JPEG", "PNG", "JPEG2000")]
+
+    def describe(images: Any) -> Any:
+        return images, fn.resize(images, size=(60, 40)), fn.crop_mirror_normalize(images, crop=(50, 50), std=[3.0])
+
+    check_equal(GpuRun(describe, cache_size=4).epochs(samples), GpuRun(describe).epochs(samples))
+
+
 @pytest.mark.parametrize("dtype", [types.UINT8, types.FLOAT])
 @pytest.mark.parametrize("kind", ["threshold", "largest"])
 def test_small_cache_keeps_its_bound_and_the_bits(dtype: Any, kind: str, files: Samples) -> None:

@@ -61,10 +61,8 @@ class GpuCachedStep(CachedStep):
         results = [copy(each) for each in _on_gpu(part, self._results)]
         if part.is_repeatable:
             with error_context(self.nodes[0], part):
-                event, held = self._on_gpu.store_on_gpu(
-                    [keys[sample] for sample in samples], results, self._kernels, batch.stream
-                )
-            batch.keep_alive += held
+                own = [keys[sample] for sample in samples]
+                event = self._on_gpu.store_on_gpu(own, results, self._kernels, batch.stream, batch.keep_alive)
             for each in results:
                 each.ready = event
         return positions, results

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dali_proxy.pipeline._cache.value_cache import total_report
+from dali_proxy.pipeline._cache.value_cache import ValueCache, total_report
 from dali_proxy.pipeline._codecs import missing_codec_reason
 from dali_proxy.pipeline._operators.decoding import image
 from pipeline import Pipeline, fn, types
 from pipeline.errors import DeviceError, OperatorError
-from tests.pipeline.compiler.cached_runs import BATCH, Samples, check_equal
+from tests.pipeline.compiler.cached_runs import BATCH, Run, Samples, check_equal
 from tests.pipeline.operators.decoding.test_mixed_decoder import HostDecoder
 
 pytestmark = [
@@ -63,8 +63,11 @@ def files() -> Samples:
 class GpuRun:
     """A pipeline with a decoder on the GPU."""
 
-    def __init__(self, describe: Any = None, *, cache: Any = 0, batch_size: int = BATCH, **arguments: Any) -> None:
-        self.pipe = Pipeline(batch_size=batch_size, num_threads=2, device_id=0, seed=3, cache=cache)
+    def __init__(
+        self, describe: Any = None, *, cache: Any = 0, shared: ValueCache | None = None, **arguments: Any
+    ) -> None:
+        self.pipe = Pipeline(batch_size=BATCH, num_threads=2, device_id=0, seed=3, cache=cache)
+        self.pipe._internals.cache = shared
         with self.pipe:
             images = fn.decoders.image(fn.external_source(name="data"), device="mixed", **arguments)
             outputs = images if describe is None else describe(images)
@@ -100,8 +103,15 @@ def images_and_floats(images: Any) -> Any:
     return images, fn.cast(images, dtype=types.FLOAT)
 
 
-@pytest.mark.parametrize("describe", [None, resized, images_and_floats])
-@pytest.mark.parametrize("arguments", [{}, {"cache_batch_copy": False}, {"cache_type": "largest"}])
+@pytest.mark.parametrize(
+    ("describe", "arguments"),
+    [
+        (resized, {}),
+        (None, {"cache_batch_copy": False}),
+        (None, {"cache_type": "largest"}),
+        (images_and_floats, {"cache_type": "threshold"}),
+    ],
+)
 def test_results_are_those_without_a_cache(describe: Any, arguments: Any, files: Samples) -> None:
     run = GpuRun(describe, cache_size=4, **arguments)
     check_equal(run.epochs(files), GpuRun(describe).epochs(files))
@@ -120,8 +130,7 @@ def test_images_of_one_size_have_the_bits_of_those_without_a_cache(files: Sample
     check_equal(GpuRun(describe, cache_size=4).epochs(samples), GpuRun(describe).epochs(samples))
 
 
-@pytest.mark.parametrize("dtype", [types.UINT8, types.FLOAT])
-@pytest.mark.parametrize("kind", ["threshold", "largest"])
+@pytest.mark.parametrize(("kind", "dtype"), [("threshold", types.UINT8), ("largest", types.UINT16)])
 def test_small_cache_keeps_its_bound_and_the_bits(dtype: Any, kind: str, files: Samples) -> None:
     run = GpuRun(cache_size=1, cache_type=kind, dtype=dtype)
     samples = [*files, *files[:5], *files[::-1]]
@@ -197,6 +206,16 @@ def test_cores_images_are_kept_on_the_host(files: Samples) -> None:
     assert run.report["cache_hits"] == 2 * on_cores
 
 
+def test_pipelines_on_the_cpu_find_what_cores_decoded_for_a_gpu(files: Samples) -> None:
+    shared = ValueCache(10 << 20)
+    gpu, cpu = GpuRun(shared=shared, hw_decoder_load=0.3), Run(fn.decoders.image, shared=shared)
+    gpu.epochs(files, 1)
+    on_cores = shared.report()["cache_values"]
+    check_equal(cpu.epochs(files, 1), Run(fn.decoders.image, 0).epochs(files, 1))
+    assert shared.report()["cache_hits"] == on_cores >= 3
+    cpu.pipe.close()
+
+
 def test_decoders_with_equal_arguments_share_a_cache(files: Samples) -> None:
     one, same, other = (GpuRun(cache_size=size) for size in (4, 4, 5))
     check_equal(one.epochs(files, 1), same.epochs(files, 1))
@@ -210,7 +229,7 @@ def test_stream_waits_for_what_another_one_has_written(
     files: Samples, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if device != "host":
-        pytest.skip("needs a stream that tells what it waits for")
+        pytest.skip("needs a stream that records its waits")
     from tests.host_cupy import Event, Stream
 
     done, waited = [False], []

@@ -54,7 +54,8 @@ class DataLoader(LoaderOptions):
     this one gets tensors, too.
 
     Args:
-        dali_server: the server. The first iteration starts it if it isn't running; it warns if the server was stopped.
+        dali_server: the server. An iteration starts it if it isn't running; it warns if the server was stopped, and
+            raises an error if it died and has ``restart="never"``.
         dataset: the dataset.
         *args: as for `torch.utils.data.DataLoader`.
         last_batch_policy: treatment of an incomplete last batch; replaces the argument `drop_last`. DROP
@@ -173,7 +174,7 @@ class DataLoader(LoaderOptions):
                 "server.start() first",
                 RuntimeWarning,
             )
-        self.dali_server.start()
+        self.dali_server.start_for_loop()
         self._settle_workers()
         start = self._start
         between = replace(self._between_epochs(), epoch=self._epoch_number())
@@ -223,7 +224,7 @@ class DataLoader(LoaderOptions):
 
     def ensure_server_listening(self) -> None:
         """Start the server if it isn't running. Iterating over the loader does the same."""
-        self.dali_server.start()
+        self.dali_server.start_for_loop()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator: after the last batch that it yielded.

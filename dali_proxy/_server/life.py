@@ -81,9 +81,9 @@ class Life:
         if owned and host is not None:
             how = host.describe_exit(0.5) or (
                 f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
-                f"temporary folder; start() starts it again"
+                f"temporary folder"
             )
-            hint = "" if restarts else '; with restart="on-failure", loops continue with a new one'
+            hint = "" if restarts else '; with restart="on-failure", loops continue with a new one; else call start()'
             return ServerDiedError(f"the server is gone: {how}{hint}")
         if self.last_end is not None and not owned:
             return copy.copy(self.last_end)

@@ -87,7 +87,7 @@ class DALIServer:
         restart: "on-failure" restarts a server that died, when the next batch is requested. `dali_proxy.DataLoader`
             then recomputes the lost batches in this process and continues: no batch is lost or repeated, and random
             numbers stay the same. Batches of iterable datasets can't be recomputed. With "never", waiting callers get a
-            `ServerDiedError`.
+            `ServerDiedError`, and so do loops that begin later, until `start` is called.
         placement: where the stages of a pipeline with a GPU run. "server" runs all operators in the server. With the
             others, the server uses its CPU threads and no GPU. "cores" runs all operators there that exist on the CPU,
             and the process that fetches the results copies them to its GPU. With "consumer", the server only decodes,
@@ -404,6 +404,19 @@ class DALIServer:
                 if runs:
                     self.start()
                 raise
+
+    def start_for_loop(self) -> None:
+        """Start the server if it isn't running, because a loop begins.
+
+        Raises:
+            ServerDiedError: it died, and `restart` is "never".
+            Exception: see `start`.
+        """
+        with self._lock:
+            self._life.await_end()
+            if self.restart == "never" and self.owned and self._life.host is not None and not self.running:
+                raise self._life.end_error(restarts=False)
+            self.start()
 
     def revive(self, stops: int) -> None:
         """Restart the server if it died. Do nothing while it runs.

@@ -364,6 +364,7 @@ def test_server_that_is_killed_by_a_limit_of_memory(restart: Any) -> None:
                 ServerDiedError, match="killed by SIGKILL; unless a user killed it, the system was out of"
             ):
                 labels += [next(loop)[1].tolist() for _ in range(6)]
+            server.start()
         else:
             dataset.bright = -1  # workers have the bright image; the training makes it again without
             labels = [batch[1].tolist() for batch in loop]

@@ -245,7 +245,10 @@ def test_server_is_killed_while_a_loop_runs(num_workers: int) -> None:
             deque((check_affine(*batch) for batch in iterator), maxlen=0)
         assert "".join(traceback.format_exception(raised.value)).count("was killed by SIGKILL") == 1, "says it twice"
         del iterator, raised
-        check_affine(*next(iter(loader)))  # the loader restarts the server
+        with pytest.raises(ServerDiedError, match=r"was killed by SIGKILL.*else call start\(\)"):
+            iter(loader)  # it must not start a server that isn't to be started again
+        server.start()
+        check_affine(*next(iter(loader)))
 
 
 def test_terminated_server_ends_in_order() -> None:

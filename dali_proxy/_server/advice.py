@@ -49,7 +49,10 @@ def advise_remote(stats: Counters) -> str:
     waits = any(_mostly_waits(times, stats) for times in stats.operators.values())
     if stats.limited_by == "pipeline" and waits and stats.remote_seconds > stats.busy:
         at_once = stats.remote_seconds / max(stats.busy, 1e-9)
-        return f"{text}. The store limits the speed: {at_once:,.0f} requests wait for it at a time, on average"
+        return (
+            f"{text}. The store limits the speed: {at_once:,.0f} requests wait for it at a time, on average, and "
+            f"at most {stats.remote_limit} are sent at once"
+        )
     return text
 
 

@@ -63,6 +63,7 @@ class Counters:
     remote_bytes: int = 0
     remote_seconds: float = 0.0
     remote_repeats: int = 0
+    remote_limit: int = 0
     dropped: int = 0
     shared: int = 0
     repeated: int = 0

@@ -46,6 +46,7 @@ _GAUGES = {
     "workers": "connected processes that submit batches",
     "queued": "batches that wait for the pipeline",
     "running": "batches in the pipeline",
+    "remote_limit": "requests to one store at once",
     "waiting_results": "batches that were submitted and not fetched",
 }
 

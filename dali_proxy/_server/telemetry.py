@@ -228,6 +228,7 @@ class ServerStats(Counters):
         remote_bytes: bytes of these answers.
         remote_seconds: time until these answers came, summed over requests, which wait at the same time.
         remote_repeats: number of requests that failed and were sent again.
+        remote_limit: current number of requests at once to one store, which follows from the time of its answers.
         dropped: number of batches that were no longer needed.
         shared: number of batches that got a copy of the result of an equal one, which another process had requested.
         repeated: number of samples in epochs after the first one.
@@ -400,6 +401,7 @@ class ServerStats(Counters):
                 "cores",
                 "load",
                 "slowest",
+                "remote_limit",
                 "video_bytes",
                 "video_limit",
                 "cache_values",

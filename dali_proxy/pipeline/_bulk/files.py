@@ -17,7 +17,7 @@ from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._concurrency.thread_pool import Job, ThreadPool
 from dali_proxy.pipeline._kernels.samples import Samples
-from dali_proxy.pipeline._remote.reading import REMOTE_THREADS
+from dali_proxy.pipeline._remote.request_limit import MOST_REQUESTS
 from dali_proxy.pipeline._remote.urls import is_url
 from dali_proxy.pipeline.errors import PipelineError, SampleFailure
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
@@ -132,7 +132,7 @@ class BatchOfFiles:
         # The remaining files didn't fit or can't be read. Python reads them, or raises the reason.
         rest: list[int] = (begin + np.flatnonzero(self._offsets[begin:end] < 0)).tolist()
         if rest and is_url(paths.path(rest[0])):
-            with ThreadPool(min(len(rest), REMOTE_THREADS), f"{THREAD_PREFIX}remote") as pool:
+            with ThreadPool(min(len(rest), MOST_REQUESTS), f"{THREAD_PREFIX}remote") as pool:
                 failed = pool.run(lambda number: self._read_one(rest[number]), len(rest))
             if failed:  # not an error of a single file
                 raise failed[0][1]

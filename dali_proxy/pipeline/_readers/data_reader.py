@@ -21,7 +21,7 @@ from dali_proxy.pipeline._readers.loader import Column, Loader
 from dali_proxy.pipeline._readers.order import BufferShuffled, EpochShuffled, FilesShuffled, Order, Sequential
 from dali_proxy.pipeline._readers.reading_ahead import ReadAhead, Reading
 from dali_proxy.pipeline._readers.sharding import Cursor, Sharding
-from dali_proxy.pipeline._remote.reading import REMOTE_THREADS
+from dali_proxy.pipeline._remote.request_limit import MOST_REQUESTS
 from dali_proxy.pipeline.errors import SerializationError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
@@ -133,7 +133,7 @@ class DataReader(ReaderOperator):
                     self._order(sharding),
                     self._loader,
                     arguments.prefetch_queue_depth,
-                    REMOTE_THREADS if self._loader.remote else min(max(2, self.setup.num_threads), _MOST_THREADS),
+                    MOST_REQUESTS if self._loader.remote else min(max(2, self.setup.num_threads), _MOST_THREADS),
                     f"{THREAD_PREFIX}{self.node.name}",
                 )
                 self._seek(sharding, ahead)

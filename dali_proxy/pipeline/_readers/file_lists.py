@@ -11,7 +11,8 @@ from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 from dali_proxy.pipeline._imaging.formats import FORMATS
 from dali_proxy.pipeline._remote.data_file import open_text
-from dali_proxy.pipeline._remote.reading import REMOTE_THREADS, url_names
+from dali_proxy.pipeline._remote.reading import url_names
+from dali_proxy.pipeline._remote.request_limit import MOST_REQUESTS
 from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline.errors import BuildError
 
@@ -62,7 +63,7 @@ def list_files_of(root: str, folders: Sequence[str], fits: re.Pattern[str]) -> l
         found[number] = list_files(os.path.join(root, folders[number]), fits)
 
     if is_url(root) and folders:
-        with ThreadPool(min(len(folders), REMOTE_THREADS), f"{THREAD_PREFIX}remote") as pool:
+        with ThreadPool(min(len(folders), MOST_REQUESTS), f"{THREAD_PREFIX}remote") as pool:
             errors = pool.run(list_one, len(folders))
     else:
         errors = ThreadPool.run_here(list_one, len(folders))

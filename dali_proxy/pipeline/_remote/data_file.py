@@ -17,7 +17,8 @@ from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 from dali_proxy.pipeline._remote.position_stream import PositionStream
-from dali_proxy.pipeline._remote.reading import REMOTE_THREADS, read_url, size_of_url
+from dali_proxy.pipeline._remote.reading import read_url, size_of_url
+from dali_proxy.pipeline._remote.request_limit import MOST_REQUESTS
 from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline.errors import BuildError
 
@@ -168,7 +169,7 @@ def open_files(paths: Sequence[str], blocks: Blocks | None) -> list[DataFile]:
         found[number] = DataFile(paths[number], blocks)
 
     if any(map(is_url, paths)):
-        with ThreadPool(min(len(paths), REMOTE_THREADS), f"{THREAD_PREFIX}remote") as pool:
+        with ThreadPool(min(len(paths), MOST_REQUESTS), f"{THREAD_PREFIX}remote") as pool:
             errors = pool.run(open_one, len(paths))
     else:
         errors = ThreadPool.run_here(open_one, len(paths))

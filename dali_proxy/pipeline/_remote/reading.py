@@ -11,17 +11,15 @@ from typing import Any, TypeVar
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._optional import optional_package
 from dali_proxy.pipeline._remote.cache import disk_cache
+from dali_proxy.pipeline._remote.request_limit import limit_of
 from dali_proxy.pipeline._remote.totals import count_remote, count_repeat
 from dali_proxy.pipeline._secrets import redacted
 from dali_proxy.pipeline.errors import PipelineError
 
 T = TypeVar("T")
 
-#: Number of reads at once: they wait for the network.
-REMOTE_THREADS = 32
-
 _ATTEMPTS = 6
-_FIRST_PAUSE = 0.1  # seconds; doubled after each attempt
+_FIRST_PAUSE = 0.05  # seconds; three times as long after each attempt
 _LONGEST_PAUSE = 5.0
 _STALLED = 30.0  # seconds without a byte after which a connection of HTTP counts as lost
 #: Errors that stay, however often one tries.
@@ -116,11 +114,12 @@ def _read(url: str, begin: int | None, end: int | None) -> bytes:
 
 def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
     """Call a function, again and again while it fails with errors that may pass."""
-    pause = _FIRST_PAUSE
+    pause, limit = _FIRST_PAUSE, limit_of(url)
     for attempt in range(1, _ATTEMPTS + 1):
-        begin = time.perf_counter()
         try:
-            answer = call()
+            with limit.request(urgent=attempt > 1):
+                begin = time.perf_counter()
+                answer = call()
             count_remote(len(answer) if isinstance(answer, bytes) else 0, time.perf_counter() - begin)
             return answer
         except PipelineError:
@@ -136,7 +135,7 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
                 )
         count_repeat()
         time.sleep(pause * random.uniform(0.5, 1.0))  # ranks that failed together don't return together
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(3 * pause, _LONGEST_PAUSE)
     raise AssertionError("the last attempt returns or raises")
 
 

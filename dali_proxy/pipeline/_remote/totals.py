@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._remote.request_limit import largest_limit
 
 _lock = new_lock(Level.LEAF, "remote totals")
 _totals: Counter[str] = Counter()
@@ -24,6 +25,6 @@ def count_repeat() -> None:
 
 
 def remote_totals() -> dict[str, float]:
-    """Return the counters, by the names of `ServerStats`."""
+    """Return the counters, and the largest number of requests to one store at once, by the names of `ServerStats`."""
     with _lock:
-        return dict(_totals)
+        return {**_totals, "remote_limit": largest_limit()}

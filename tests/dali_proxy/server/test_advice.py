@@ -313,9 +313,11 @@ def test_report_says_that_a_store_limits_the_speed(limits: bool) -> None:
         "remote_bytes": 6_400_000,
         "remote_seconds": 32.0,
         "remote_repeats": 30,
+        "remote_limit": 48,
     }
     waits = {"training": 1.0, "result_wait": 9.0} if limits else {"training": 9.0, "result_wait": 0.1}
     stats = ServerStats(operators=operators, seconds=10.0, busy=8.0, loop_batches=20, **waits, **cores, **requests)
     line = " ".join(str(stats).split())
     assert "remote 640 requests answered, 6.4 MB, 50 ms each; 30 sent again" in line
     assert ("The store limits the speed: 4 requests wait" in line) is limits
+    assert ("at most 48 are sent at once" in line) is limits

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from dali_proxy.pipeline._remote.data_file import Blocks
-from dali_proxy.pipeline._remote.reading import REMOTE_THREADS
+from dali_proxy.pipeline._remote.request_limit import MOST_REQUESTS
 from dali_proxy.pipeline._remote.totals import remote_totals
 from pipeline import Pipeline, fn, tfrecord
 from pipeline.errors import BuildError, OperatorError, PipelineError
@@ -167,7 +167,7 @@ def test_files_of_a_batch_are_read_at_once(web: WebServer, tmp_path: Path) -> No
     web.gate = 16  # answers only when that many requests wait
     names = [f"a/{number:02}.jpg" for number in range(32)]
     assert read_paths([f"{web.url}/{name}" for name in names]) == [(tmp_path / name).read_bytes() for name in names]
-    assert web.most_at_once <= REMOTE_THREADS
+    assert web.most_at_once <= MOST_REQUESTS
 
 
 def test_passing_faults_are_tried_again(web: WebServer, tmp_path: Path) -> None:
@@ -176,6 +176,7 @@ def test_passing_faults_are_tried_again(web: WebServer, tmp_path: Path) -> None:
     assert read_paths([f"{web.url}/a/00.jpg"]) == [content]
     counted = {name: value - before[name] for name, value in remote_totals().items()}
     assert counted.pop("remote_seconds") > 0
+    assert counted.pop("remote_limit") == 0  # nothing changed it
     assert counted == {"remote_reads": 1, "remote_bytes": len(content), "remote_repeats": 3}
     test_reader_of_urls_returns_the_same_data("tfrecord", "http", web, tmp_path)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from dali_proxy._common.latency import Latency
 from dali_proxy._transport.protocol import ReadBatch
 from dali_proxy._transport.publisher import Account
 from dali_proxy.pipeline._ipc.arena_reader import ArenaReader, Pin
@@ -114,6 +115,7 @@ class Consumer(Monitor):
         account: account of the memory that is lent to it.
         sessions: its iterators that have not ended, and for each the number of the last batch to send without being
             asked.
+        latency: durations of the stages "queue" and "pipeline" of its batches.
     """
 
     def __init__(self, channel: Channel, account: Account, server: ChannelServer) -> None:
@@ -121,6 +123,7 @@ class Consumer(Monitor):
         self.pid = channel.peer_pid
         self.account = account
         self.sessions: dict[int, int] = {}
+        self.latency = {"queue": Latency(), "pipeline": Latency()}
 
 
 @dataclass(eq=False)

@@ -79,6 +79,7 @@ class Reports:
             return
         if message.subject == "stats":
             report = self.stats()
+            report["ranks"] = self._ranks(client)
             if not isinstance(client, Consumer):
                 report["loops"] = [_fields(each) for each in self._loops.values()]
                 report["host_id"] = id(self)  # jobs that share a host have a socket each
@@ -110,6 +111,21 @@ class Reports:
             **remote_totals(),
             "load": os.getloadavg()[0] / (os.cpu_count() or 1),
         }
+
+    def _ranks(self, client: Consumer | Monitor) -> list[tuple[int | None, dict[str, Any]]]:
+        """Return the durations of stages for each process with loops: its rank, and the durations by stage.
+
+        For the client itself, which knows its rank and its loops, it is None, and the stages of this process.
+        """
+        ranks: list[tuple[int | None, dict[str, Any]]] = []
+        for consumer in self._clients():
+            if isinstance(consumer, Consumer):
+                here = {stage: each.counts() for stage, each in consumer.latency.items()}
+                if consumer is client:
+                    ranks.append((None, here))
+                elif (loops := self._loops.get(consumer)) is not None:
+                    ranks.append((loops.rank, {**here, **{stage: dict(counts) for stage, counts in loops.latency}}))
+        return ranks
 
     def note_loops(self, consumer: Consumer, message: LoopReport) -> None:
         """Store the counters of a consumer's loops."""

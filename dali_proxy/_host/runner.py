@@ -223,7 +223,7 @@ class HostRunner:
         while scheduler.turns and (request := scheduler.take(self._is_held_now)) is not None:
             request.variant, request.number = self.variant, self.variant.next_number()
             inputs, request.inputs = request.inputs, {}
-            self._totals.end_stage(request, "queue")
+            self._totals.end_stage(request, "queue", self._sessions.get(request.session))
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
             inputs_read = partial(self._inputs_read, request)
@@ -340,7 +340,7 @@ class HostRunner:
         if request.ahead:
             request.forget_ahead()
         self._bytes_out = 0 if staged is None else staged.nbytes
-        self._totals.end_stage(request, "pipeline")
+        self._totals.end_stage(request, "pipeline", self._sessions.get(request.session))
         if self.trace is not None:
             self.trace.ended(request, EXECUTED)
         limits = self._scheduler.waits(self._is_held_now) and self._is_wanted(request)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dali_proxy._common.latency import Latency
-from dali_proxy._host.clients import Worker
+from dali_proxy._host.clients import Consumer, Worker
 from dali_proxy._host.requests import Request
 from dali_proxy._host.scheduler import Scheduler
 from dali_proxy._transport.labels import clip
@@ -45,10 +45,12 @@ class Totals:
         self.arena_wait = 0.0
         self.latency = {"queue": Latency(), "pipeline": Latency()}
 
-    def end_stage(self, request: Request, stage: str) -> None:
-        """Count the duration of a stage of a batch, which ends now."""
+    def end_stage(self, request: Request, stage: str, consumer: Consumer | None) -> None:
+        """Count the duration of a stage of a batch, which ends now, also for the process that fetches it, if known."""
         now = time.monotonic()
         self.latency[stage].add(now - request.since)
+        if consumer is not None:
+            consumer.latency[stage].add(now - request.since)
         request.since = now
 
     def count(self, request: Request) -> None:

@@ -23,8 +23,10 @@ from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, Number
 from dali_proxy._loader.generators import DrawWatch
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, this_thread
+from dali_proxy._worker.placeholders import SampleRef
 from dali_proxy.pipeline._ipc.pickling import for_spawned
 from dali_proxy.pipeline._ipc.signals import deferred_signals
+from dali_proxy.pipeline._secrets import redacted
 
 
 def session_of(first: int, epoch: int) -> int:
@@ -278,9 +280,16 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
             context.seconds.append(now - before)
             if now - before > longest:
                 longest = now - before
-                context.slowest = index, longest
+                context.slowest = _named(index, samples[-1]), longest
             before = now
         return samples
+
+
+def _named(index: Any, sample: Any) -> Any:
+    """Return the dataset index of a sample, with the name that the dataset gave it for the proxy, if any."""
+    parts = sample if isinstance(sample, tuple | list) else (sample,)
+    name = next((part.sample.name for part in parts if isinstance(part, SampleRef) and part.sample.name), "")
+    return f"{index} ({redacted(name)})" if name else index
 
 
 class WorkerInit:

@@ -80,14 +80,12 @@ class MonitorClient:
         report = self.request("stats")
         loops, self.host_id = report.pop("loops"), report.pop("host_id")
         latency: dict[str, Latency] = {}
-        ranks: dict[int, Latency] = {}
         slowest: dict[str, float] = {}
         for each in loops:
             found = {stage: Latency(dict(counts)) for stage, counts in each["latency"]}
             latency |= {stage: latency.get(stage, Latency()) + added for stage, added in found.items()}
-            ranks[each["rank"]] = ranks.get(each["rank"], Latency()) + found["wait"]
             slowest |= {index: max(seconds, slowest.get(index, 0.0)) for index, seconds in each["slowest"]}
-        stats = ServerStats.from_report(report, latency, ranks=ranks, slowest=slowest_of(slowest))
+        stats = ServerStats.from_report(report, latency, slowest=slowest_of(slowest))
         counted = (*OF_LOOPS, "skipped", "replaced", "restarts")
         sums = {name: sum(each[name] for each in loops) for name in counted}
         if loops:

@@ -93,7 +93,7 @@ class Counters:
     loop_samples: int = 0
     worker_starts: int = 0
     latency: Mapping[str, Latency] = field(default_factory=dict)
-    ranks: Mapping[int, Latency] = field(default_factory=dict)
+    ranks: Mapping[int, Mapping[str, Latency]] = field(default_factory=dict)
     slowest: Mapping[str, float] = field(default_factory=dict)
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
     placement: str = "server"

@@ -99,13 +99,18 @@ class MetricsCollector:
                 times.add_metric([*self._labels.values(), operator, spent.device, clock], seconds)
         yield times
         names = [*self._labels, "stage", "quantile"]
-        latency = self._families.GaugeMetricFamily(
-            f"{_PREFIX}batch_seconds", "time of a batch in a stage", labels=names
-        )
-        for stage, durations in stats.latency.items():
-            for quantile in _QUANTILES:
-                latency.add_metric([*self._labels.values(), stage, str(quantile)], durations.percentile(100 * quantile))
+        gauge, text = self._families.GaugeMetricFamily, "time of a batch in a stage"
+        latency = gauge(f"{_PREFIX}batch_seconds", text, labels=names)
+        of_ranks = gauge(f"{_PREFIX}rank_batch_seconds", f"{text}, by rank", labels=["rank", *names])
+        for quantile in _QUANTILES:
+            for stage, each in stats.latency.items():
+                latency.add_metric([*self._labels.values(), stage, str(quantile)], each.percentile(100 * quantile))
+            for rank, stages in stats.ranks.items():
+                for stage, each in stages.items():
+                    labels = [str(rank), *self._labels.values(), stage, str(quantile)]
+                    of_ranks.add_metric(labels, each.percentile(100 * quantile))
         yield latency
+        yield of_ranks
 
     def _counter(self, name: str, text: str, value: float) -> Any:
         family = self._families.CounterMetricFamily(f"{_PREFIX}{name}", text, labels=list(self._labels))

@@ -484,7 +484,7 @@ class DALIServer:
             **vars(self.losses),
             in_flight=dict(self.loop_times.in_flight),
             latency=latency,
-            ranks={times.rank: latency["wait"]},
+            rank=times.rank,
             slowest=slowest_of(times.slowest),
         )
 

@@ -266,8 +266,8 @@ class ServerStats(Counters):
             worker reads, collates and submits it), "queue" (it waits for the executor), "pipeline" (it is in the
             executor), "wait" (a loop of this process waited for it, without first batches of epochs) and "training"
             (the loop's own time). ``stats.latency["wait"].p99`` is in seconds.
-        ranks: the latency "wait" of each rank whose loops are known: of this process, or of all that monitors see.
-        slowest: samples whose reading took longest in a worker, by dataset index, with their seconds.
+        ranks: the latency of each stage for each rank that uses the server.
+        slowest: samples whose reading took longest in a worker, by dataset index and `sample_name`, with their seconds.
         operators: times of the pipeline's operators by name, with the user's line where several share a name.
         placement: placement of the operators: "server", "engine", "cores" or "consumer"; see `DALIServer`.
         placement_reason: reason for the placement; empty if none was requested.
@@ -316,7 +316,9 @@ class ServerStats(Counters):
         """Return all counters, `limited_by`, `advice` and `cache_advice` as plain data, for JSON."""
         plain = {
             "latency": {stage: each.to_dict() for stage, each in self.latency.items()},
-            "ranks": {rank: each.to_dict() for rank, each in self.ranks.items()},
+            "ranks": {
+                rank: {stage: each.to_dict() for stage, each in stages.items()} for rank, stages in self.ranks.items()
+            },
             "limited_by": self.limited_by,
             "advice": self.advice,
             "cache_advice": self.cache_advice,
@@ -374,7 +376,12 @@ class ServerStats(Counters):
         """Return lines for users: percentiles of each stage and rank, and the slowest samples."""
         shown = [f"{stage} {each}" for stage, each in self.latency.items() if each.count]
         if len(self.ranks) > 1:
-            shown += [f"wait of rank {rank} {each}" for rank, each in sorted(self.ranks.items())]
+            shown += [
+                f"{stage} of rank {rank} {each}"
+                for rank, stages in sorted(self.ranks.items())
+                for stage, each in stages.items()
+                if each.count
+            ]
         lines = [f"{', '.join(shown)} (p50 / p95 / p99 of the batches)"] if shown else []
         slowest = [f"{index} ({seconds * 1e3:,.1f} ms)" for index, seconds in list(self.slowest.items())[:_FEW]]
         lines += [f"slowest samples to read, by dataset index: {', '.join(slowest)}"] if slowest else []
@@ -414,9 +421,8 @@ class ServerStats(Counters):
             for name, value in vars(self).items()
             if name not in ("latency", "ranks")
         }
-        for name in ("latency", "ranks"):
-            before = getattr(earlier, name)
-            differences[name] = {key: each - before.get(key, Latency()) for key, each in getattr(self, name).items()}
+        differences["latency"] = _since(self.latency, earlier.latency)
+        differences["ranks"] = {rank: _since(each, earlier.ranks.get(rank, {})) for rank, each in self.ranks.items()}
         none = OperatorTimes(0, 0.0)
         differences["operators"] = {
             name: times - earlier.operators.get(name, none) for name, times in self.operators.items()
@@ -425,16 +431,44 @@ class ServerStats(Counters):
 
     @classmethod
     def from_report(
-        cls, report: Mapping[str, Any], latency: Mapping[str, Latency] = MappingProxyType({}), **measured: Any
+        cls,
+        report: Mapping[str, Any],
+        latency: Mapping[str, Latency] = MappingProxyType({}),
+        rank: int = 0,
+        **measured: Any,
     ) -> ServerStats:
         """Create statistics from the host's report and the measurements of this process.
 
         Another release of dali-proxy may report further counters, which are left out.
+
+        Args:
+            report: the report.
+            latency: durations of the stages of loops.
+            rank: rank of this process.
+            **measured: other counters.
         """
         operators = {name: _known(OperatorTimes, times) for name, times in report["operators"].items()}
         stages = {stage: Latency(counts) for stage, counts in report["latency"].items()} | {**latency}
-        ordered = {stage: stages[stage] for stage in _STAGES if stage in stages}
-        return _known(cls, {**report, **measured, "operators": operators, "latency": ordered})
+        ranks: dict[int, dict[str, Latency]] = {}
+        for of_rank, durations in report.get("ranks", ()):
+            known = ranks.setdefault(rank if of_rank is None else of_rank, {})
+            found = {stage: Latency(counts) for stage, counts in durations.items()}
+            for stage, each in (found | ({**latency} if of_rank is None else {})).items():
+                known[stage] = known.get(stage, Latency()) + each
+        counters = {
+            "operators": operators,
+            "latency": _in_order(stages),
+            "ranks": {of_rank: _in_order(each) for of_rank, each in ranks.items()},
+        }
+        return _known(cls, {**report, **measured, **counters})
+
+
+def _in_order(stages: Mapping[str, Latency]) -> dict[str, Latency]:
+    return {stage: stages[stage] for stage in _STAGES if stage in stages}
+
+
+def _since(stages: Mapping[str, Latency], earlier: Mapping[str, Latency]) -> dict[str, Latency]:
+    return {stage: each - earlier.get(stage, Latency()) for stage, each in stages.items()}
 
 
 def _known(kind: type[_Report], values: Mapping[str, Any]) -> _Report:

@@ -20,7 +20,7 @@ class BatchContext(msgspec.Struct, eq=False):
         batch: batch number within the epoch, from 0.
         indices: dataset indices of the samples; None for an iterable dataset.
         index: dataset index that is being read; None if unknown.
-        slowest: dataset index of the sample that took longest to read, and its seconds.
+        slowest: dataset index, and name, of the sample that took longest to read, and its seconds.
         seconds: time that each sample took to read; empty if unknown.
         requests: number of requests submitted for this batch, which is also the view number of the next request.
         loops: number of loops over other loaders that have begun inside this batch.

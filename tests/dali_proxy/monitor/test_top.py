@@ -139,11 +139,14 @@ def test_loops_of_several_ranks_are_shown_apart(monkeypatch: pytest.MonkeyPatch)
         report = client.request("stats")
         (mine,) = report["loops"]
         late = {**mine, "rank": 1, "latency": [["wait", [[0, 9]]]], "slowest": [["7", 3.5]]}  # bucket 0: a second
-        monkeypatch.setattr(client, "request", lambda subject: {**report, "loops": [mine, late]})
+        ranks = [*report["ranks"], (1, {"wait": {0: 9}})]
+        monkeypatch.setattr(client, "request", lambda subject: {**report, "loops": [mine, late], "ranks": ranks})
         stats = client.stats()
         client.close()
-    assert stats.ranks[1].p50 == 1.0
-    assert stats.latency["wait"].count == stats.ranks[0].count + 9
+    assert stats.ranks[1]["wait"].p50 == 1.0
+    assert stats.latency["wait"].count == stats.ranks[0]["wait"].count + 9
+    assert list(stats.ranks[0]) == ["dataset", "queue", "pipeline", "wait", "training"]
+    assert stats.ranks[0]["pipeline"] == stats.latency["pipeline"]
     assert next(iter(stats.slowest.items())) == ("7", 3.5)
     assert "wait of rank 1 1.0 s / 1.0 s / 1.0 s" in " ".join(str(stats).split())
 

@@ -14,7 +14,7 @@ from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
 from dali_proxy._common.latency import Latency
 from dali_proxy._loader.batches import Cost
 from dali_proxy._server.telemetry import LoopTimes, slowest_of
-from tests.dali_proxy.indexed import IndexDataset, affine
+from tests.dali_proxy.indexed import IndexDataset, affine, sample
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_percentiles_of_the_time_between_two_reports() -> None:
     times.leave(0.0, 5.0, is_first=True)  # isn't counted as waiting
     for _ in range(2):
         times.leave(0.125, 0.125, is_first=False, rank=3)
-    now = ServerStats(latency={"wait": times.latency["wait"]}, ranks={3: times.latency["wait"]})
+    now = ServerStats(latency={"wait": times.latency["wait"]}, ranks={3: {"wait": times.latency["wait"]}})
     recent = now - before
     assert (now.latency["wait"].count, recent.latency["wait"].count) == (4, 2)
     assert recent.latency["wait"].p50 == 0.25 > now.latency["wait"].p50
-    assert recent.ranks == {3: now.latency["wait"]}
+    assert recent.ranks == {3: {"wait": now.latency["wait"]}}
     assert "wait 977 us / 250.0 ms / 250.0 ms" in str(now).replace("\n            ", " ")
 
 
@@ -257,4 +257,22 @@ def test_metrics_of_a_server() -> None:
     assert metrics["dali_proxy_memory_bytes", "test"] > 1e6
     assert metrics["dali_proxy_limited_by", "test", stats.limited_by] == 1
     assert metrics["dali_proxy_batch_seconds", "test", "wait", "0.95"] == stats.latency["wait"].p95 > 0
+    assert stats.ranks == {0: stats.latency}
+    assert metrics["dali_proxy_rank_batch_seconds", "0", "test", "queue", "0.99"] == stats.latency["queue"].p99 > 0
     assert any(key[0] == "dali_proxy_operator_seconds_total" and "arithmetic" in key[2] for key in metrics)
+
+
+class Named(IndexDataset):
+    """Gives its samples names."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(sample(index), sample_name=f"photos/{index}.jpg")
+
+
+def test_slowest_samples_have_the_names_that_the_dataset_gives() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        for _ in DataLoader(server, Named(8, server.proxy), batch_size=4, num_workers=0):
+            pass
+        slowest = server.stats().slowest
+    assert slowest
+    assert set(slowest) <= {f"{index} (photos/{index}.jpg)" for index in range(8)}

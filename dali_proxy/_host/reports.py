@@ -105,6 +105,7 @@ class Reports:
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
             **total_report([*([] if self._cache is None else [self._cache]), *self._runner.variant.executor.caches]),
+            "cacheable_bytes": self._runner.variant.executor.value_sizes.mean,
             **self._machine.report(),
             **total_counters(),
             "damaged": damaged_images(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dali_proxy._server.counters import Counters
 
-_DECODES = 0.3  # share of the processor time of all operators from which a cache may help
+_DECODES = 0.3  # share of the processor time of all operators that a cache may save, from which it may help
 _LEAST = 1.0  # seconds of that time that are enough to know it
 _MUCH = 0.9  # share of samples that the cache has if it has almost all
 
@@ -37,22 +37,19 @@ def advise_cache(stats: Counters) -> str:
 
 def _advise_without(stats: Counters) -> str:
     total = sum(times.seconds for times in stats.operators.values())
-    decoding = sum(
-        times.seconds
-        for name, times in stats.operators.items()
-        if times.device == "cpu" and name.startswith("fn.decoders.") and "random" not in name
-    )
-    if total < _LEAST or decoding < _DECODES * total:
+    share = sum(times.seconds for times in stats.operators.values() if times.cacheable) / max(total, _LEAST)
+    if total < _LEAST or share < _DECODES or not stats.cacheable_bytes:
         return ""
+    known = stats.samples - stats.repeated
+    needed = _gigabytes(stats.cacheable_bytes * known)
     if stats.repeated:
-        again, known = decoding / total * stats.repeated / stats.samples, stats.samples - stats.repeated
         return (
-            f"{again:.0%} of the operators' processor time decodes {known:,} samples again that were decoded before. "
-            'DALIServer(..., cache="8GB") decodes them once.'
+            f"{share * stats.repeated / stats.samples:.0%} of the operators' processor time decodes {known:,} samples "
+            f"that were decoded before: {needed} would hold them, see DALIServer(cache=...)."
         )
     return (
-        f"{decoding / total:.0%} of the operators' processor time decodes. If epochs or jobs repeat the samples, "
-        'DALIServer(..., cache="8GB") decodes them once.'
+        f"{share:.0%} of the operators' processor time decodes. If epochs or jobs repeat the {known:,} samples so far, "
+        f"{needed} would hold them, see DALIServer(cache=...)."
     )
 
 

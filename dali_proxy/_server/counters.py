@@ -32,6 +32,7 @@ class OperatorTimes:
         device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.
         function: for an operator that calls a Python function, whether it calls it in a "thread" of the server or in
             worker "processes"; else empty.
+        cacheable: whether a cache of decoded samples may have its results (`DALIServer(cache=...)`).
     """
 
     batches: int
@@ -39,6 +40,7 @@ class OperatorTimes:
     wall: float = 0.0
     device: str = "cpu"
     function: str = ""
+    cacheable: bool = False
 
     def __sub__(self, earlier: OperatorTimes) -> OperatorTimes:
         """Return the times between two measurements."""
@@ -126,6 +128,7 @@ class Counters:
     cache_values: int = 0
     cache_bytes: int = 0
     cache_limit: int = 0
+    cacheable_bytes: float = 0.0
 
     @property
     def ring_wait(self) -> float:

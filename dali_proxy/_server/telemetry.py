@@ -300,6 +300,8 @@ class ServerStats(Counters):
         cache_values: current number of samples in the cache.
         cache_bytes: bytes in use of the cache.
         cache_limit: largest number of bytes that it may use; 0 without a cache.
+        cacheable_bytes: mean number of bytes that a cache would need for a sample; 0 with a cache, or if there is
+            nothing that it could keep.
     """
 
     @property
@@ -414,6 +416,7 @@ class ServerStats(Counters):
                 "cache_values",
                 "cache_bytes",
                 "cache_limit",
+                "cacheable_bytes",
             ),
         )
         differences: dict[str, Any] = {

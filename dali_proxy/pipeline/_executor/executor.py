@@ -40,6 +40,7 @@ from dali_proxy.pipeline._executor.readers import ReaderGroup
 from dali_proxy.pipeline._executor.running_batch import OnDone, RunningBatch
 from dali_proxy.pipeline._executor.shared import SharedResources
 from dali_proxy.pipeline._executor.statistics import PhaseCosts, Statistics
+from dali_proxy.pipeline._executor.value_sizes import ValueSizes
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.error_context import describe_failure
@@ -103,8 +104,13 @@ class Executor:
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self.cache = cache if fuse else None
-        parts = parts_on_gpu(graph) if fuse else []
-        self._plan = make_plan(graph, parts if self.cache is None else [*parts, *cached_parts(graph)])
+        self._parts = cached_parts(graph) if self.cache is not None or shared is None else []
+        on_gpu = parts_on_gpu(graph) if fuse else []
+        self._plan = make_plan(graph, on_gpu if self.cache is None else [*on_gpu, *self._parts])
+        #: Sizes of what a cache would hold; it measures nothing if there is one.
+        self.value_sizes = ValueSizes(
+            [] if self.cache is not None else [e for part in self._parts for e in part.results]
+        )
         self._closed = False
         self._shared = shared
         open_or_share = open_device if shared is None else shared.device
@@ -145,7 +151,9 @@ class Executor:
         kernels = getattr(self._device, "kernels", None)
         self.program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse, self.cache)
         #: The counters of its batches, and the cost of its operators.
-        self.statistics = Statistics(graph, self._operators, [step for phase in self.program.phases for step in phase])
+        cacheable = {node.index for part in self._parts for node in part.nodes}
+        steps = [step for phase in self.program.phases for step in phase]
+        self.statistics = Statistics(graph, self._operators, steps, cacheable)
         self._constants = Constants(self._plan.constants, self._operators)
         can_merge = fuse and self._shared is None
         self._merger = make_merger(self.program, self._operators, graph.outputs) if can_merge else None
@@ -221,6 +229,8 @@ class Executor:
         run = RunningBatch(batch, on_done)
         run.on_caller = on_caller
         batch.number = next(self._submitted)
+        if batch.memory is None and self.value_sizes.measures(batch.number):
+            batch.memory = self.value_sizes
         try:
             self._advance(run)
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class StepTimes:
         wall: elapsed time of these threads. It exceeds `seconds` when they wait, see `Cost`.
         device: "cpu", "gpu" or "mixed".
         function: "thread" or "processes" if it calls a Python function there, else empty.
+        cacheable: whether a cache of decoded samples may have its results.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StepTimes:
     wall: float = 0.0
     device: str = "cpu"
     function: str = ""
+    cacheable: bool = False
 
     def add(self, batches: int, processor: float, elapsed: float) -> None:
         """Add the cost of one of the operators for `batches` batches, in nanoseconds."""
@@ -105,6 +107,7 @@ class Statistics:
         graph: the graph of the executor.
         operators: implementations of the nodes, by index.
         steps: the steps that run.
+        cacheable: indices of the operators whose results a cache may have.
 
     Attributes:
         batches: number of finished batches, including failed ones.
@@ -112,8 +115,10 @@ class Statistics:
         labels: by index of an operator, the name of its `StepTimes`.
     """
 
-    def __init__(self, graph: Graph, operators: Mapping[int, Any], steps: Iterable[Steps]) -> None:
-        self._operators = operators
+    def __init__(
+        self, graph: Graph, operators: Mapping[int, Any], steps: Iterable[Steps], cacheable: Container[int] = ()
+    ) -> None:
+        self._operators, self._cacheable = operators, cacheable
         self._lock = new_lock(Level.LEAF, "executor statistics")
         self._steps = {step: _Step(step) for step in steps}
         alone = [(node,) for node in graph.nodes]  # such as constants, which no step computes
@@ -190,9 +195,12 @@ class Statistics:
                     entry.add(step.ended, step.processor, step.elapsed)
                     continue
                 step.divide()
-                for (node, *_), (processor, elapsed) in zip(step.units, step.divided.tolist(), strict=True):
+                for unit, (processor, elapsed) in zip(step.units, step.divided.tolist(), strict=True):
+                    node = unit[0]
                     label = self.labels[node.index]
-                    times = found.setdefault(label, StepTimes(label, device=node.device, function=self._place(node)))
+                    new = StepTimes(label, device=node.device, function=self._place(node))
+                    new.cacheable = all(each.index in self._cacheable for each in unit)
+                    times = found.setdefault(label, new)
                     times.add(step.ended, processor, elapsed)
         return list(found.values())
 

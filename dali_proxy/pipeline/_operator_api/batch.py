@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
     from dali_proxy.pipeline._graph.graph import BranchPath, Edge, GraphNode
     from dali_proxy.pipeline._kernels.expression import PixelExpression
-    from dali_proxy.pipeline._operator_api.memory_statistics import MemoryStatistics
+    from dali_proxy.pipeline._operator_api.memory_statistics import SizeRecorder
     from dali_proxy.pipeline._operator_api.trace import Trace
 
 Value = TypeVar("Value")
@@ -89,8 +89,8 @@ class Batch:
         self.members: Sequence[Batch] = ()
         #: Whether a function of the user waits for it: it then must not wait for the global generators.
         self.nested = False
-        #: Statistics of the sizes of outputs, or None.
-        self.memory: MemoryStatistics | None = None
+        #: Records the sizes of outputs, or None.
+        self.memory: SizeRecorder | None = None
         #: Measures the cost of each unit of the current step, or None.
         self.costs: Costs | None = None
         #: Objects that must live until the batch's GPU work is done, such as host memory that is copied to the GPU.

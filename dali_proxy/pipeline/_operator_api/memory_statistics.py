@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,16 @@ from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._graph.graph import Edge, Graph
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline.tensors.cpu import Array
+
+
+class SizeRecorder(Protocol):
+    """Records the sizes of the outputs of a batch."""
+
+    def add_batch(self, edge: Edge, value: TensorList) -> None:
+        """Add the sizes of an output."""
+
+    def add_samples(self, edge: Edge, samples: Sequence[Array]) -> None:
+        """Add the sizes of samples that a chain of operators computed and dropped."""
 
 
 @dataclass

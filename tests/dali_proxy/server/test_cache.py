@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
+from dali_proxy.pipeline._cache.memory_tier import OVERHEAD
 from pipeline import Pipeline, fn, pipeline_def, types
 from pipeline.errors import ArgumentValueError
 from tests.dali_proxy.indexed import JpegDataset, jpeg
@@ -69,6 +70,18 @@ def test_samples_of_later_epochs_are_counted() -> None:
         for _ in range(3):
             list(loader)
         assert (server.stats().samples, server.stats().repeated) == (3 * COUNT, 2 * COUNT)
+
+
+def test_size_of_what_a_cache_would_hold_is_measured_without_one() -> None:
+    with DALIServer(cropped()) as server:
+        list(loader_of(server))
+        stats = server.stats()
+    assert stats.cacheable_bytes == 12 * 12 * 3 + OVERHEAD
+    cacheable = {name for name, times in stats.operators.items() if times.cacheable}
+    assert cacheable == {"fn.decoders.image"}  # the others run as one
+    with DALIServer(cropped(), cache="10MB") as server:
+        list(loader_of(server))
+        assert server.stats().cacheable_bytes == 0
 
 
 def test_two_loaders_use_one_cache() -> None:
@@ -177,6 +190,10 @@ def test_server_keeps_the_seed_that_the_pipeline_has_drawn() -> None:
     assert server.given_seed is None
 
 
+def decoding(seconds: float) -> OperatorTimes:
+    return OperatorTimes(9, seconds, cacheable=True)
+
+
 GB = 1 << 30
 
 
@@ -185,17 +202,25 @@ GB = 1 << 30
     [
         (ServerStats(), ""),
         (
-            ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 6.0), "fn.resize": OperatorTimes(9, 4.0)}),
-            "60% of the operators' processor time decodes. If epochs or jobs repeat the samples, "
-            'DALIServer(..., cache="8GB") decodes them once.',
+            ServerStats(
+                samples=1000,
+                cacheable_bytes=GB / 100,
+                operators={"fn.decoders.image": decoding(6.0), "fn.resize": OperatorTimes(9, 4.0)},
+            ),
+            "60% of the operators' processor time decodes. If epochs or jobs repeat the 1,000 samples so far, 10.0 GB "
+            "would hold them, see DALIServer(cache=...).",
         ),
         (
-            ServerStats(samples=4000, repeated=3000, operators={"fn.decoders.image": OperatorTimes(9, 6.0)}),
-            "75% of the operators' processor time decodes 1,000 samples again that were decoded before. "
-            'DALIServer(..., cache="8GB") decodes them once.',
+            ServerStats(
+                samples=4000,
+                repeated=3000,
+                cacheable_bytes=GB / 100,
+                operators={"fn.decoders.image": decoding(6.0), "fn.resize": decoding(2.0)},
+            ),
+            "75% of the operators' processor time decodes 1,000 samples that were decoded before: 10.0 GB would hold "
+            "them, see DALIServer(cache=...).",
         ),
-        (ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 2.0), "fn.resize": OperatorTimes(9, 8.0)}), ""),
-        (ServerStats(operators={"fn.decoders.image": OperatorTimes(9, 8.0, device="mixed")}), ""),
+        (ServerStats(operators={"fn.decoders.image": decoding(2.0), "fn.resize": OperatorTimes(9, 8.0)}), ""),
         (ServerStats(operators={"fn.decoders.image_random_crop": OperatorTimes(9, 8.0)}), ""),
         (ServerStats(cache_limit=8 * GB), "The cache wasn't used: 0 MB of 8.0 GB are in use."),
         (

@@ -73,7 +73,8 @@ def test_long_names_are_wrapped() -> None:
 def test_counters_are_json() -> None:
     stats = ServerStats(seconds=4, batches=7, operators={"a": OperatorTimes(4, 1.5, 2.0, "mixed")})
     fields = json.loads(json.dumps(asdict(stats)))
-    assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed", "function": ""}}
+    times = {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed", "function": "", "cacheable": False}
+    assert fields["operators"] == {"a": times}
     assert ServerStats.from_report(fields) == stats
     assert ServerStats.from_report({**fields, "of_another_release": 1}) == stats
 

@@ -28,6 +28,7 @@ from dali_proxy import DALIServer, DataLoader, Pipeline, fn, types
 #: "tensorsocket" runs if it is installed. All jobs get the same batches, without the last ones.
 VARIANTS = ("own", "own cache", "shared cache", "equal ranks", "torch", "tensorsocket")
 _BATCH = 32
+_ROLES = ("training", "workers", "server")  # kinds of processes, and their processor time
 
 
 def measure_jobs(
@@ -44,7 +45,7 @@ def measure_jobs(
         variants: the variants; see `VARIANTS`.
     """
     variants = [each for each in variants if each != "tensorsocket" or find_spec(each) is not None]
-    rows: dict[str, list[tuple[float, float, float]]] = {variant: [] for variant in variants}
+    rows: dict[str, list[tuple[float, ...]]] = {variant: [] for variant in variants}
     with tempfile.TemporaryDirectory() as folder:
         for number, content in enumerate(draw_files(kind, count)):
             Path(folder, f"{number:05}").write_bytes(content.tobytes())
@@ -56,18 +57,25 @@ def measure_jobs(
                 processes: dict[str, float] = {}
                 for each in results:
                     for pid, seconds in each["processor"].items():
+                        pid = f"{each['training']} {pid}" if pid == "ended" else pid
                         processes[pid] = max(processes.get(pid, 0.0), seconds)
                 samples = sum(each["samples"] for each in results)
                 decoded = max if variant in ("shared cache", "equal ranks") else sum
+                roles = {str(each["training"]): "training" for each in results}
+                roles |= {str(each["server"]): "server" for each in results}
+                shares = dict.fromkeys(_ROLES, 0.0)
+                for pid, seconds in processes.items():
+                    shares[roles.get(pid, "workers")] += seconds / samples * 1e6
                 rows[variant].append(
                     (
                         samples / max(each["seconds"] for each in results),
                         sum(processes.values()) / samples * 1e6,
                         decoded(each["decoded"] for each in results),
+                        *shares.values(),
                     )
                 )
                 print(variant, *map(round, rows[variant][-1]), file=sys.stderr, flush=True)
-    names = ("samples per second", "microseconds of processor time", "decoded")
+    names = ("samples per second", "microseconds of processor time", "decoded", *_ROLES)
     medians = {
         variant: [round(statistics.median(each)) for each in zip(*row, strict=True)] for variant, row in rows.items()
     }
@@ -140,10 +148,11 @@ def _loop(batches: Iterable[Any], epochs: int, server: int | None, decoded: Any)
     seconds = time.perf_counter() - begin
     spent = {pid: total - before.get(pid, 0.0) for pid, total in _processor(server)}
     report = {"samples": samples, "seconds": seconds, "processor": spent, "decoded": decoded()}
+    report |= {"training": os.getpid(), "server": server}
     print(json.dumps(report), flush=True)
 
 
-def _processor(server: int | None) -> Iterator[tuple[int, float]]:
+def _processor(server: int | None) -> Iterator[tuple[int | str, float]]:
     """Return the processor time of this process, of those that it has started, and of the server, by process ID."""
     own = psutil.Process()
     found = {each.pid: each for each in [own, *own.children(recursive=True)]}
@@ -152,3 +161,5 @@ def _processor(server: int | None) -> Iterator[tuple[int, float]]:
     for pid, process in found.items():
         times = process.cpu_times()
         yield pid, times.user + times.system
+    ended = own.cpu_times()  # of workers, which end with their epochs
+    yield "ended", ended.children_user + ended.children_system

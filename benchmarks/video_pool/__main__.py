@@ -115,14 +115,17 @@ def main() -> None:
     parser.add_argument("--device", help='train beside the decoding: "cuda:0", or "cpu" to try it')
     parser.add_argument("--cores", type=int, default=4, help="training: cores for all processes (default: 4)")
     parser.add_argument("--batch-size", type=int, default=64, help="training: samples of a batch (default: 64)")
-    parser.add_argument("--rate", type=float, default=600, help="training: its own samples per second (default: 600)")
+    parser.add_argument("--rate", type=float, default=500, help="training: its own samples per second (default: 500)")
     parser.add_argument("--seconds", type=float, default=4, help="training: seconds of each measurement (default: 4)")
     parser.add_argument("--mode", default="process", help="training: mode of the server (default: process)")
+    parser.add_argument("--placement", default="server", help="training: placement of the pipeline (default: server)")
+    parser.add_argument("--own-stream", action="store_true", help="training: don't train on CUDA's default stream")
+    parser.add_argument("--rounds", type=int, default=3, help="training: blocks with the loader (default: 3)")
     parser.add_argument("--rival", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.device:
-        names = ("device", "cores", "batch_size", "rate", "seconds", "mode")
-        print_training(**{name: getattr(options, name) for name in names})
+        names = ("device", "cores", "batch_size", "rate", "seconds", "mode", "placement", "own_stream")
+        print_training(**{name: getattr(options, name) for name in (*names, "rounds", "folder")})
         return
     if options.rival:
         folder, kind, episodes, samples = options.rival

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from dali_proxy import DALIServer
 
 _CLIPS, _PASSES = 16, 20  # files of a camera, and how often an epoch reads each
 _WIDTH, _PATCH = 512, 32
-_ROUNDS = 3
 _AHEAD = 16  # batches that may wait on the GPU when a block begins: they don't count
 
 
@@ -49,7 +49,17 @@ class Policy(nn.Module):
 
 
 def measure_training(
-    device: str, cores: int, batch_size: int, rate: float, seconds: float, mode: Any, episodes: int = _CLIPS
+    device: str,
+    cores: int,
+    batch_size: int,
+    rate: float,
+    seconds: float,
+    mode: Any,
+    placement: Any = "server",
+    own_stream: bool = False,
+    rounds: int = 3,
+    folder: Path | None = None,
+    episodes: int = _CLIPS,
 ) -> dict[str, Any]:
     """Return samples per second and shares of the training's own speed.
 
@@ -60,27 +70,36 @@ def measure_training(
         rate: samples per second of the training alone: the model gets so many blocks.
         seconds: duration of a block of steps.
         mode: mode of the server.
+        placement: placement of the pipeline: with "cores", the server decodes on cores, and the training's process
+            copies the frames.
+        own_stream: whether the training runs on a stream of its own, instead of CUDA's default stream.
+        rounds: number of blocks of steps on loaded batches, each between two on batches that stay.
+        folder: folder to keep the clips in, for further runs.
         episodes: number of files of each camera.
     """
     with tempfile.TemporaryDirectory() as name:
+        clips = folder or Path(name)
         allowed = sorted(os.sched_getaffinity(0))
-        write_clips(Path(name), "h264", 30, range(episodes), threads=min(len(allowed), 16))
+        write_clips(clips, "h264", 30, range(episodes), threads=min(len(allowed), 16))
         os.sched_setaffinity(0, allowed[:cores])
         torch.set_num_threads(cores)
         on_gpu = device != "cpu"
-        trainer = _Trainer(torch.device(device), batch_size, rate)
-        options: dict[str, Any] = {"device_id": torch.device(device).index or 0 if on_gpu else None}
+        options: dict[str, Any] = {"mode": mode, "placement": placement}
+        if on_gpu:
+            options["device_id"] = torch.device(device).index or 0
         graph = cameras_on_gpu if on_gpu else cameras
-        with DALIServer(graph, batch_size=batch_size, num_threads=cores, mode=mode, **options) as server:
-            batches = iter(loader_of(server, Path(name), [*range(episodes)] * _PASSES, batch_size))
+        stream = torch.cuda.stream(torch.cuda.Stream(device)) if own_stream else nullcontext()
+        with stream, DALIServer(graph, batch_size=batch_size, num_threads=cores, **options) as server:
+            trainer = _Trainer(torch.device(device), batch_size, rate)
+            batches = iter(loader_of(server, clips, [*range(episodes)] * _PASSES, batch_size))
             first = next(batches)
             assert all(each.device.type == torch.device(device).type for each in first)
             alone = _rate(batches, seconds, lambda batch: None, trainer.wait, batch_size)
-            resident = [trainer.rate(itertools.repeat(first), seconds)]
+            resident = [trainer.rate(itertools.repeat(first), seconds, ahead=2)]
             fed = []
-            for _ in range(_ROUNDS):
+            for _ in range(rounds):
                 fed.append(trainer.rate(batches, seconds))
-                resident.append(trainer.rate(itertools.repeat(first), seconds))
+                resident.append(trainer.rate(itertools.repeat(first), seconds, ahead=2))
             stats = server.stats()
     shares = [
         each / ((a + b) / 2) for (each, _), ((a, _), (b, _)) in zip(fed, itertools.pairwise(resident), strict=True)
@@ -89,21 +108,26 @@ def measure_training(
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "cores": cores,
         "mode": mode,
+        "placement": placement,
+        "own_stream": own_stream,
         "batch_size": batch_size,
         "blocks_of_the_model": len(trainer.model.blocks),
         "samples_per_second_without_training": round(alone[0]),
         "samples_per_second_in_training": round(statistics.median([each for each, _ in fed])),
         "training_alone": round(statistics.median([each for each, _ in resident])),
-        "share": [round(each, 4) for each in shares],
+        "share": round(statistics.median(shares), 4),
+        "shares": [round(each, 4) for each in shares],
         "cores_used": round(statistics.median([each for _, each in fed]), 2),
         "cores_used_alone": round(statistics.median([each for _, each in resident]), 2),
         "decoded_per_used": round(stats.video_decoded / stats.video_used, 3),
     }
 
 
-def _rate(batches: Iterator[Any], seconds: float, step: Any, wait: Any, batch_size: int) -> tuple[float, float]:
+def _rate(
+    batches: Iterator[Any], seconds: float, step: Any, wait: Any, batch_size: int, ahead: int = _AHEAD
+) -> tuple[float, float]:
     """Return samples per second, and cores of all processes."""
-    for batch in itertools.islice(batches, _AHEAD):
+    for batch in itertools.islice(batches, ahead):
         step(batch)
     wait()
     count, cpu, begin = 0, tree_cpu(), time.perf_counter()
@@ -151,9 +175,9 @@ class _Trainer:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def rate(self, batches: Iterator[Any], seconds: float) -> tuple[float, float]:
+    def rate(self, batches: Iterator[Any], seconds: float, ahead: int = _AHEAD) -> tuple[float, float]:
         """Return samples per second, and cores of all processes."""
-        return _rate(batches, seconds, self.step, self.wait, self._batch_size)
+        return _rate(batches, seconds, self.step, self.wait, self._batch_size, ahead)
 
 
 def print_training(**options: Any) -> None:

@@ -10,7 +10,7 @@ from importlib import metadata
 _DISTRIBUTION = "dali-proxy"
 NEEDED = (
     "torch", "numpy", "pillow", "psutil", "msgpack", "msgspec", "cloudpickle", "opencv-python-headless", "simplejpeg",
-    "tqdm", "xxhash",
+    "tqdm", "deflate", "xxhash",
 )  # fmt: skip
 """Distributions that this project always needs."""
 _REQUIREMENT = re.compile(r"^Requires-Dist: ([\w.-]+)(?:\[.*?\])?([^;\n]*)", re.MULTILINE)

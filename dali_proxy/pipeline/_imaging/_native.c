@@ -353,6 +353,7 @@ release_values:
 #include "headers/jpeg_windows.h"
 #include "headers/patches.h"
 #include "headers/points.h"
+#include "headers/png.h"
 #include "headers/polygons.h"
 #include "headers/resampling.h"
 #include "headers/signals.h"
@@ -409,6 +410,7 @@ static PyMethodDef functions[] = {
     {"normalize_windows", normalize_windows_call, METH_VARARGS, normalize_windows_doc},
     {"align_windows", align_windows_call, METH_VARARGS, align_windows_doc},
     {"write_patches", write_patches_call, METH_VARARGS, write_patches_doc},
+    {"unfilter_png", unfilter_png_call, METH_VARARGS, unfilter_png_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -1,8 +1,8 @@
 """Decoding of images on the CPU, one at a time.
 
 simplejpeg (libjpeg-turbo) decodes JPEG: it was the fastest in measurements, and its pixels equal those of DALI's CPU
-decoder bit for bit. nvImageCodec decodes windows of JPEGs, if it is installed. OpenCV decodes other formats, or pillow
-where OpenCV differs from DALI or lacks the format.
+decoder bit for bit. nvImageCodec decodes windows of JPEGs, if it is installed. libdeflate inflates most PNGs. OpenCV
+decodes other formats, or pillow where OpenCV differs from DALI or lacks the format.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from dali_proxy.pipeline._imaging.info import (
     tiff_tags,
 )
 from dali_proxy.pipeline._imaging.jpeg_region import decode_region
+from dali_proxy.pipeline._imaging.png import decode_plain_png
 from dali_proxy.pipeline._imaging.tiff_bands import decode_bands, is_banded
 from dali_proxy.pipeline._size_limit import check_image
 from dali_proxy.pipeline.errors import DecodeError
@@ -356,6 +357,10 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, narrow: Narrow, 
             return _decode_stored_tiff(view, info, kind, narrow, tags)
     if wanted == "GRAY" and is_palette_png(view):
         warn(_PALETTE_ADVICE)
+    if info.format == "png" and (wanted != "GRAY" or info.channels == 1):
+        plain = _decode_png(view, info, wanted, out)
+        if plain is not None:
+            return convert_color(plain, "RGB", kind) if kind == "BGR" else plain
     if info.format in _OPENCV_FORMATS:
         # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)
@@ -380,6 +385,19 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, narrow: Narrow, 
     if kind == "BGR":
         pixels = convert_color(pixels, "RGB", kind)
     return np.ascontiguousarray(pixels)
+
+
+def _decode_png(view: memoryview, info: ImageInfo, wanted: str, out: Array | None) -> Array | None:
+    """Decode a PNG to its own colors, or to RGB; None if it has a rare form."""
+    decoded = decode_plain_png(view, out)
+    if decoded is None:
+        return None
+    pixels, palette = decoded
+    if palette is not None:
+        return palette[pixels[:, :, 0]]
+    if wanted == "RGB" and info.channels != 3:
+        return _recolored(pixels, cv2.COLOR_GRAY2RGB if info.channels == 1 else cv2.COLOR_RGBA2RGB, out)
+    return pixels
 
 
 def _with_full_range(pixels: Array, maximum: int) -> Array:
@@ -435,6 +453,9 @@ def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
     """Return the indices of an image with a palette; None for other images."""
     if info.format == "png" and not is_palette_png(view):
         return None
+    plain = decode_plain_png(view)
+    if plain is not None:
+        return plain[0]
     try:
         with open_image(_readable(view)) as image:
             has_palette = image.mode == "P"

@@ -36,6 +36,7 @@ from dali_proxy._transport.protocol import (
     LoopReport,
     NotPlaced,
     OpenSession,
+    PipelineThreads,
     Place,
     ReadBatch,
     Result,
@@ -297,6 +298,11 @@ class ConsumerClient:
         """Let the server change the number of its dataset workers. `self.dataset_workers` shows when it has."""
         with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(DatasetWorkers(count))
+
+    def resize_threads(self, count: int) -> None:
+        """Let the server change the number of the pipeline's threads."""
+        with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
+            self._channel.post(PipelineThreads(count))
 
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""

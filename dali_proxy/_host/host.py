@@ -39,6 +39,7 @@ from dali_proxy._transport.protocol import (
     LoopReport,
     NotPlaced,
     OpenSession,
+    PipelineThreads,
     Place,
     ReadBatch,
     Release,
@@ -154,6 +155,7 @@ class Host:
                 ReadBatch: lambda client, *message: self._doors[client.channel].dispatcher.read(client, *message),
                 DatasetWorkers: lambda client, message: self._doors[client.channel].dispatcher.resize(message.count),
                 Place: self._place,
+                PipelineThreads: self._resize_threads,
                 StatsRequest: reports.answer,
                 LoopReport: reports.note_loops,
             },
@@ -286,6 +288,10 @@ class Host:
             self._place(self._wanting, self._wanted)
         else:
             self._build_next()
+
+    def _resize_threads(self, consumer: Consumer, message: PipelineThreads) -> None:
+        for variant in self._variants.values():
+            variant.executor.resize(message.count)
 
     def _pin_for(self, variant: Variant) -> None:
         """Pin the workers' shared memory if a variant reads it with a GPU."""

@@ -103,7 +103,7 @@ class Reports:
             "pid": os.getpid(),
             "consumers": sum(isinstance(client, Consumer) for client in self._clients()),
             "memory": _resident_bytes(),
-            "threads": self._runner.variant.executor.config.num_threads,
+            "threads": self._runner.variant.executor.num_threads,
             **total_report([*([] if self._cache is None else [self._cache]), *self._runner.variant.executor.caches]),
             "cacheable_bytes": self._runner.variant.executor.value_sizes.mean,
             **self._machine.report(),

@@ -55,6 +55,14 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
         """
         return None
 
+    def modules(self) -> tuple[str, ...]:
+        """Return the names of the modules of the user's dataset and its parts: other processes need them to read."""
+        dataset = getattr(self.dataset, "dataset", self.dataset)
+        parts = [dataset, *getattr(dataset, "__dict__", {}).values()]
+        owners = [part if hasattr(part, "__qualname__") else type(part) for part in parts]
+        names = {str(owner.__module__) for owner in owners}
+        return tuple(sorted(names - {"__main__", "__mp_main__", "builtins"}))
+
     @property
     def readers(self) -> int:
         """Number of processes that read the samples; 0 if this process does."""

@@ -256,7 +256,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             if self._is_first:
                 times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
                 self._has_new_workers = False
-            self._server.controller.take(consumer, self._earlier_shapes, self._inner.stays)
+            self._server.controller.take(consumer, self._earlier_shapes, self._inner.stays, self._inner.modules)
             self._loop.note_result(self._results.nbytes, result_wait, self._results.on_gpu)
             self._is_first = False
             return batch, arrived.numbered, arrived.position

@@ -90,7 +90,7 @@ class MonitorClient:
         sums = {name: sum(each[name] for each in loops) for name in counted}
         if loops:
             last = loops[-1]
-            sums["num_workers_reason"] = last["num_workers_reason"]
+            sums |= {name: last[name] for name in ("num_workers_reason", "num_threads_reason")}
             sums["placement"], sums["placement_reason"] = last["placement"], last["placement_reason"]
             sums["in_flight"] = {name: InFlight(batches, reason) for name, batches, reason in last["in_flight"]}
         return replace(stats, **sums)

@@ -39,6 +39,8 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
         lines += _indented(each.total.cache_advice, width)
         if each.total.num_workers_reason:
             lines += _indented(f"Workers: {each.total.num_workers_reason}", width)
+        if each.total.num_threads_reason:
+            lines += _indented(f"Threads: {each.total.num_threads_reason}", width)
         operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].seconds)
         total = sum(times.seconds for _, times in operators)
         shown = [f"{name} {times.seconds / total:.0%}" for name, times in operators[:_OPERATORS] if times.seconds > 0]

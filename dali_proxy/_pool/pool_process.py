@@ -54,10 +54,10 @@ class PoolProcess:
         code = self._process.poll()
         return "" if code is None else describe_exit(code)
 
-    def begin_later(self, endpoint: Endpoint) -> None:
-        """Let the server start workers, and change their number, without waiting for that."""
+    def begin_later(self, endpoint: Endpoint, modules: tuple[str, ...] = ()) -> None:
+        """Let the server start workers, and change their number, without waiting for that; see `Settings.modules`."""
         with suppress(ConnectionError):  # it has ended already
-            self._socket.sendall(pickle.dumps((endpoint, 0, working_directory(), import_path())))
+            self._socket.sendall(pickle.dumps((endpoint, 0, working_directory(), import_path(), modules)))
 
     def largest_worker(self) -> int:
         """Return the memory of the largest worker in bytes (its proportional set size); 0 without workers."""

@@ -40,12 +40,14 @@ class Settings(NamedTuple):
         number_of_workers: number of workers, until the server wants another one.
         directory: working directory of the user's process; empty if it has none.
         sys_path: its `sys.path`.
+        modules: modules of its datasets, which the workers need. Imported here, once, they cost each worker nothing.
     """
 
     endpoint: Endpoint
     number_of_workers: int
     directory: str
     sys_path: tuple[str, ...]
+    modules: tuple[str, ...] = ()
 
 
 def main() -> None:
@@ -77,6 +79,9 @@ def main() -> None:
 def _supervise(settings: Settings, channel: Channel, parent: socket.socket) -> None:
     """Keep the workers running until the server or the user's process ends."""
     importlib.import_module(_PRELOADED)
+    for name in settings.modules:
+        with suppress(Exception, SystemExit):  # the workers report what is missing
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a worker that collected inherited objects would copy their pages
     workers: dict[int, BaseProcess] = {}

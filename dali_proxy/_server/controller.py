@@ -22,9 +22,9 @@ _REPORT_INTERVAL = 0.5  # seconds
 
 
 class Controller:
-    """Changes the placement of a server's pipeline and the number of its dataset workers while loops run.
+    """Changes the placement of a server's pipeline and the numbers of its dataset workers and threads while loops run.
 
-    One change is measured at a time: `Trial` chooses the placement first, and then `PoolSizing` the number of workers.
+    One change is measured at a time: `Trial` chooses the placement first, and then `PoolSizing` the two numbers.
     What the user has fixed isn't touched. The process that started the server decides; the others only report.
 
     Args:
@@ -43,28 +43,36 @@ class Controller:
         self._sizing: PoolSizing | None = None
         self._report_at = 0.0  # time of the next report
 
-    def begin(self, sizes_pool: bool) -> None:
+    def begin(self, sizes_pool: bool, threads: int) -> None:
         """Begin to control the server, which has started.
 
         Args:
             sizes_pool: whether the number of dataset workers may change.
+            threads: number of the pipeline's threads, if that may change, too; else 0.
         """
         if sizes_pool:
-            self._sizing = PoolSizing(self._times, self._life, self._connect)
+            self._sizing = PoolSizing(self._times, self._life, self._connect, threads)
         self._placing.begin_trial(self._choose, self._refused)
 
-    def take(self, consumer: ConsumerClient | ClusterConsumer, loader: object, stays: str | None) -> None:
+    def take(
+        self,
+        consumer: ConsumerClient | ClusterConsumer,
+        loader: object,
+        stays: str | None,
+        modules: Callable[[], tuple[str, ...]],
+    ) -> None:
         """Record that a loop of this process has taken a batch.
 
         Args:
             consumer: connection that the batch came through.
             loader: identifies the loader.
             stays: see `InnerLoader`.
+            modules: see `InnerLoader`.
         """
         decides = os.getpid() == self._life.owner and self._placing.is_settled
         if self._sizing is not None and stays is not None and decides:
             with suppress(ProxyError):  # the server is gone: the loop raises that
-                self._sizing.take(loader, stays)
+                self._sizing.take(loader, stays, modules)
         if time.monotonic() > self._report_at:
             self._report()
         if self._placing.trial is not None:

@@ -77,6 +77,7 @@ class Counters:
     workers: int = 0
     num_workers: int = 0
     num_workers_reason: str = ""
+    num_threads_reason: str = ""
     queued: int = 0
     running: int = 0
     waiting_results: int = 0

@@ -46,11 +46,15 @@ class Life:
     def directory(self) -> str:
         return os.path.dirname(self.endpoint.path)
 
-    def start_dataset_workers(self) -> None:
-        """Start the process of dataset workers, whose number the server then changes. Don't wait for it."""
+    def start_dataset_workers(self, modules: tuple[str, ...] = ()) -> None:
+        """Start the process of dataset workers, whose number the server then changes. Don't wait for it.
+
+        Args:
+            modules: modules that the process imports before it forks workers.
+        """
         with deferred_signals:
             self.dataset_workers = PoolProcess(self.directory)
-            self.dataset_workers.begin_later(self.endpoint)
+            self.dataset_workers.begin_later(self.endpoint, modules)
 
     def disconnect(self) -> None:
         """Drop this process's connection, which has ended."""

@@ -1,12 +1,13 @@
-"""Changes the number of a server's dataset workers while loops run, as `WorkerCount` decides."""
+"""Changes the numbers of a server's dataset workers and threads while loops run, as `WorkerCount` decides."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from dali_proxy._common.core_budget import Shares
@@ -52,16 +53,38 @@ class _Counters:
         return self.training + self.wait + self.results
 
 
-class PoolSizing:
-    """Measures the loops of this process, and changes the number of the dataset workers of its server.
+@dataclass(frozen=True)
+class _Use:
+    """What the server has measured until a time, in seconds."""
 
-    Each loader has its own number, which a loop of another loader doesn't change. If loops of several loaders run at
-    once, the first one decides.
+    observed: float
+    idle: float
+    others: float
+    cores: int
+    threads: float
+    processor: float
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> _Use:
+        on_cpu = [times for times in report["operators"].values() if times["device"] == "cpu"]
+        return cls(
+            *(report["observed"], report["cores_idle"], report["cores_other"], report["cores"]),
+            sum(times["wall"] for times in on_cpu),
+            sum(times["seconds"] for times in on_cpu),
+        )
+
+
+class PoolSizing:
+    """Measures the loops of this process, and changes the numbers of dataset workers and threads of its server.
+
+    Each loader has its own number of workers, which a loop of another loader doesn't change. If loops of several
+    loaders run at once, the first one decides. All share the threads. One of the two numbers changes at a time.
 
     Args:
-        times: counters of the loops of this process, which also get the number of workers and its reason.
+        times: counters of the loops of this process, which also get the number of workers and the reasons.
         life: starts the process of the workers.
         consumer: returns the connection of this process.
+        threads: number of threads of the pipeline; 0 if it may not change.
         clock: returns the time in seconds.
     """
 
@@ -70,26 +93,34 @@ class PoolSizing:
         times: LoopTimes,
         life: Life,
         consumer: Callable[[], ConsumerClient],
+        threads: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._times, self._life, self._consumer, self._clock = times, life, consumer, clock
         self._counts: WeakKeyDictionary[object, WorkerCount] = WeakKeyDictionary()  # by loader
         self._count: WorkerCount | None = None  # of the loader whose loop decides
+        cores = Shares.of_rank().core_budget
+        log = partial(self._report, "num_threads")
+        self._threads = WorkerCount(cores, cores, log, threads, threads=True) if threads else None
+        self._modules: tuple[str, ...] = ()  # of the dataset of that loader
         self._seen = 0.0  # time of its last batch
         self._next = 0.0  # time of the next look
         self._changed = 0.0  # time of the last change
         self._before = 0  # number of workers before it
         self._settled_at: int | None = None  # number of batches from which on all workers have read one
         self._begin: _Counters | None = None  # of the measurement
+        self._used: _Use | None = None  # at its begin
+        self._use_now = _Use(0.0, 0.0, 0.0, 1, 0.0, 0.0)  # at its end
         self._begun = 0.0
         self._worker_bytes, self._looks = 0, 0
 
-    def take(self, loader: object, stays: str) -> None:
+    def take(self, loader: object, stays: str, modules: Callable[[], tuple[str, ...]] = tuple) -> None:
         """Record that a loop has taken a batch.
 
         Args:
             loader: identifies the loader.
             stays: reason why its batches are always read in this process; else empty.
+            modules: returns the modules of its dataset.
         """
         now = self._clock()
         if stays:
@@ -99,6 +130,7 @@ class PoolSizing:
         if known is None or known is not self._count:
             if self._count is not None and now - self._seen < _LEFT:
                 return
+            self._modules = modules()  # a reference to the loader would keep it alive
             self._use(loader, now)
         self._seen = now
         if now >= self._next:
@@ -108,12 +140,14 @@ class PoolSizing:
         """Let the loop of a loader decide from now on."""
         before = 0 if self._count is None else self._count.count
         cores = Shares.of_rank().core_budget
-        count = self._counts.setdefault(loader, WorkerCount(cores, max(_MOST, cores), self._report, before))
+        count = self._counts.setdefault(
+            loader, WorkerCount(cores, max(_MOST, cores), partial(self._report, "num_workers"), before)
+        )
         self._count = count
         self._change(before, now)
 
-    def _report(self, text: str) -> None:
-        _log.info("num_workers: %s", text)
+    def _report(self, what: str, text: str) -> None:
+        _log.info("%s: %s", what, text)
 
     def _look(self, now: float) -> None:
         assert self._count is not None
@@ -129,21 +163,68 @@ class PoolSizing:
             return
         if self._begin is None:
             if counters.batches >= self._settled_at or now - self._changed > _LONGEST_SETTLE:
-                self._begin, self._begun = counters, now
+                self._begin, self._begun, self._used = counters, now, self._measured()
                 self._next = now + _SHORTEST
             return
-        window = self._window(self._begin, counters, now)
-        if window.seconds < _SHORTEST / 2 or (window.batches < _BATCHES and now - self._begun < _LONGEST):
+        begin = self._begin
+        few = counters.batches - begin.batches < _BATCHES and now - self._begun < _LONGEST
+        if few or counters.seconds - begin.seconds < _SHORTEST / 2:
             return
-        self._begin, self._begun, self._next = counters, now, now + _SHORTEST
+        window = self._window(begin, counters, now)
+        if self._judge_threads(counters, window, now):
+            return
+        self._begin, self._begun, self._used, self._next = counters, now, self._use_now, now + _SHORTEST
         before = self._count.count
         wanted = self._count.observe(window)
         self._times.num_workers_reason = self._count.reason
         if wanted != before:
             self._change(before, now)
 
+    def _measured(self) -> _Use:
+        return _Use.of(self._consumer().statistics())
+
+    def _judge_threads(self, counters: _Counters, window: Window, now: float) -> bool:
+        """Change the number of threads, if needed. Return whether a change is being measured, or has just ended."""
+        threads, count = self._threads, self._count
+        if threads is None or count is None or (count.is_trying and not threads.is_trying):
+            return False
+        assert self._used is not None  # a measurement has begun
+        before, used = threads.count, self._use_now
+        wanted = threads.observe(
+            replace(
+                window,
+                wait=window.results,
+                results=window.wait,
+                reading=used.threads - self._used.threads,
+                processor=used.processor - self._used.processor,
+                limit=Shares.of_rank().core_budget,
+            )
+        )
+        self._times.num_threads_reason = threads.reason
+        if wanted == before and not threads.is_trying:
+            return False
+        if wanted != before:
+            self._consumer().resize_threads(wanted)
+            self._begin, self._next = None, now + _SETTLE
+        else:
+            self._begin, self._begun, self._used, self._next = counters, now, used, now + _SHORTEST
+        return True
+
     def _window(self, begin: _Counters, end: _Counters, now: float) -> Window:
+        assert self._used is not None  # a measurement has begun
+        used, before = self._measured(), self._used
+        self._use_now = used
+        observed = (used.observed - before.observed) * max(used.cores, 1)
+        known = (
+            {
+                "idle": (used.idle - before.idle) / observed,
+                "others": (used.others - before.others) / observed,
+            }
+            if observed > 0
+            else {}
+        )
         return Window(
+            **known,
             end=now,
             batches=end.batches - begin.batches,
             seconds=end.seconds - begin.seconds,
@@ -169,7 +250,7 @@ class PoolSizing:
         assert self._count is not None
         wanted, self._times.num_workers_reason = self._count.count, self._count.reason
         if wanted and self._life.dataset_workers is None:
-            self._life.start_dataset_workers()
+            self._life.start_dataset_workers(self._modules)
         if self._life.dataset_workers is not None:
             self._consumer().resize_pool(wanted)
         self._before, self._changed, self._looks = before, now, 0

@@ -101,8 +101,9 @@ class DALIServer:
         num_workers: number of dataset workers of the server. They read the samples for all loaders of map-style
             datasets, in all processes that use the server, so that `num_workers` of these loaders has no meaning. With
             0, each loader starts its own workers. With "auto", as for `serve`, the number changes while loops run, from
-            0, and loaders with a `num_workers` of their own don't use them; with ``mode="thread"`` it stays 0. See also
-            `distributed.shared_server`.
+            0, and loaders with a `num_workers` of their own don't use them; with ``mode="thread"`` it stays 0. With
+            "auto", the threads of a function's pipeline change, too, unless `num_threads` is passed or the server has a
+            `name`: there is one for each core at first, and never more. See also `distributed.shared_server`.
         cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
             use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
             operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.
@@ -156,6 +157,7 @@ class DALIServer:
         linger: float = 0.0,
         **arguments: Any,
     ) -> None:
+        has_threads = not is_function(pipeline) or arguments.get("num_threads") is not None
         pipeline = as_pipeline(pipeline, arguments, inspect.signature(DALIServer).parameters)
         check_choices(mode, restart, device)
         num_workers = 0 if num_workers == "auto" and (mode == "thread" or cluster is not None) else num_workers
@@ -174,6 +176,8 @@ class DALIServer:
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
+        #: Whether the number of threads changes: other jobs may use a server with a name.
+        self._chooses_threads = not has_threads and name is None
         self._device, self._cache = device, cache
         self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic
@@ -343,7 +347,8 @@ class DALIServer:
                     if any(self._placing.device_stages):
                         _ = self.consumer  # raises now if something is missing in this process
                     self.controller = self._new_controller()
-                    self.controller.begin(self.num_workers == "auto")
+                    threads = self.pipeline.num_threads if self._chooses_threads else 0
+                    self.controller.begin(self.num_workers == "auto", threads)
                 self._life.failure = ""
             except BaseException as error:
                 self._life.stop("it couldn't start")

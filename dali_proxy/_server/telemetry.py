@@ -65,7 +65,7 @@ class LoopTimes:
         loop_samples: number of samples in these batches.
         worker_starts: number of epochs, after the first one, that began with new worker processes.
         num_workers: number of workers of the loader that began an epoch last.
-        num_workers_reason, in_flight: see `ServerStats`.
+        num_workers_reason, num_threads_reason, in_flight: see `ServerStats`.
         rank: rank of this process when the last batch was requested.
         latency: durations for each batch: "wait", "training" and "dataset"; see `ServerStats`.
         slowest: see `ServerStats`.
@@ -81,7 +81,7 @@ class LoopTimes:
         self.start_wait = 0.0
         self.training = 0.0
         self.loop_batches = self.loop_samples = self.worker_starts = self.num_workers = 0
-        self.num_workers_reason = ""
+        self.num_workers_reason = self.num_threads_reason = ""
         self.in_flight: dict[str, InFlight] = {}
         self.rank = 0
         self.latency = {"wait": Latency(), "training": Latency(), "dataset": Latency()}
@@ -97,7 +97,7 @@ class LoopTimes:
 
     def counters(self) -> dict[str, Any]:
         """Return the times and numbers, by name."""
-        return {name: getattr(self, name) for name in (*OF_LOOPS, "num_workers_reason")}
+        return {name: getattr(self, name) for name in (*OF_LOOPS, "num_workers_reason", "num_threads_reason")}
 
     def enter(self) -> None:
         """Record that the loop requests a batch."""
@@ -243,6 +243,7 @@ class ServerStats(Counters):
         num_workers: number of workers of the loaders that began an epoch last; with ``num_workers="auto"``, the number
             of dataset workers now, or 0 while the process of the loop reads.
         num_workers_reason: with ``num_workers="auto"``: why there are so many, and what the last change brought.
+        num_threads_reason: the same for `threads`, if their number isn't fixed.
         queued: current number of requests that wait for the executor.
         running: current number of requests in the executor.
         waiting_results: current number of requests that haven't been fetched.
@@ -275,7 +276,7 @@ class ServerStats(Counters):
         pid: ID of the server's process.
         consumers: number of processes that fetch results.
         memory: memory of that process in bytes, with the shared memory that it has touched.
-        threads: number of threads of the pipeline (`num_threads`).
+        threads: current number of threads of the pipeline (`num_threads`).
         cores: number of cores that the server may use.
         load: mean number of processes per core of the machine that ran or waited for a core or a disk in the last
             minute.
@@ -355,6 +356,9 @@ class ServerStats(Counters):
         if self.num_workers_reason:
             text = f"{self.num_workers} now: {self.num_workers_reason}"
             lines += textwrap.wrap(text, _WIDTH, initial_indent="workers     ", subsequent_indent=" " * 12)
+        if self.num_threads_reason:
+            text = f"{self.threads} now: {self.num_threads_reason}"
+            lines += textwrap.wrap(text, _WIDTH, initial_indent="threads     ", subsequent_indent=" " * 12)
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
         if self.remote_reads:
@@ -399,6 +403,7 @@ class ServerStats(Counters):
             *("workers", "num_workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
             *(
                 "num_workers_reason",
+                "num_threads_reason",
                 "operators",
                 "placement",
                 "placement_reason",

@@ -1,4 +1,4 @@
-"""The choice of the number of dataset workers, from counters of the loop."""
+"""The choice of the number of dataset workers, or of pipeline threads, from counters of the loop."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _CLEAR = 1.2  # factor that one window shows; others need three, because workers
 _WINDOWS = 3  # windows of a comparison, and before workers end
 _REST = 15.0  # seconds until a change that brought nothing is tried again; doubled each time
 _LONGEST_REST = 1800.0
+_TRIALS = 0.2  # largest share of the time for changes that bring nothing: to start workers may take long
+_FREE = 0.1  # share of the cores that must be idle, so that more that compute can help
+_OTHERS = 0.1  # ... unless other programs use such a share: then the idle cores say nothing
 _FACTOR, _LARGE_FACTOR = 2, 4  # by which the number grows: of workers that compute, and of those that wait
 
 
@@ -37,6 +40,8 @@ class Window:
         reading: time that reading these batches took, summed over workers.
         processor: processor time of that.
         limit: number of workers that memory allows.
+        idle: share of the cores that were idle; 1 if unknown.
+        others: share of the cores that other programs used.
     """
 
     end: float
@@ -47,6 +52,13 @@ class Window:
     reading: float
     processor: float
     limit: int
+    idle: float = 1.0
+    others: float = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this program uses all cores, so that more workers or threads that compute only take turns."""
+        return self.idle < _FREE and self.others < _OTHERS
 
     @property
     def rate(self) -> float:
@@ -67,10 +79,11 @@ class _Change:
     rate: float  # before
     needed: float  # gain that the change must bring
     rates: list[float]  # since
+    begin: float  # its time
 
 
 class WorkerCount:
-    """Chooses the number of dataset workers. The number depends on the windows only, not on a clock.
+    """Chooses the number of dataset workers, or of threads. It depends on the windows only, not on a clock.
 
     The number grows while the loop waits for samples, and shrinks while fewer workers would do. A change must prove
     itself by the rate of the loop: else it is undone, and not tried again for a while.
@@ -80,14 +93,25 @@ class WorkerCount:
         most: largest number of workers that wait.
         log: called with a sentence for each change.
         count: number of workers at the beginning.
+        threads: whether these are the pipeline's threads, of which there is always one. In their windows, `wait` is the
+            time that the loop waited for results, and `reading` the time of the threads.
 
     Attributes:
         count: number of workers; 0 if the process of the loop reads.
         reason: reason for it, as text for users.
     """
 
-    def __init__(self, cores: int, most: int, log: Callable[[str], None] = lambda text: None, count: int = 0) -> None:
+    def __init__(
+        self,
+        cores: int,
+        most: int,
+        log: Callable[[str], None] = lambda text: None,
+        count: int = 0,
+        threads: bool = False,
+    ) -> None:
         self.count = count
+        self._unit, self._awaited = ("thread", "results") if threads else ("worker", "samples")
+        self._least = int(threads)
         self.reason = "the loop hasn't run long enough to tell"
         self._cores, self._most, self._log = cores, most, log
         self._change: _Change | None = None
@@ -95,6 +119,14 @@ class WorkerCount:
         self._idle: list[float] = []  # shares of their time that workers read, of windows without waits
         self._until = {True: 0.0, False: 0.0}  # time until which the number doesn't grow, or shrink
         self._rest = {True: _REST, False: _REST}
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether a change is being compared with what was before."""
+        return self._change is not None
+
+    def _counted(self, count: int) -> str:
+        return f"{count} {self._unit}{'' if count == 1 else 's'}"
 
     def observe(self, window: Window) -> int:
         """Return the number of workers that should run from now on.
@@ -117,20 +149,22 @@ class WorkerCount:
         grew = self.count > change.before
         if gain <= _CLEAR and measured < _WINDOWS:
             return
-        brought = f"{_workers(self.count)} instead of {change.before}: the loop takes {gain:.2f} times as many batches"
+        brought = (
+            f"{self._counted(self.count)} instead of {change.before}: the loop takes {gain:.2f} times as many batches"
+        )
         self._change = None
         if gain >= change.needed:
             self.reason = brought
             self._rest[grew] = _REST
             self._log(brought)
             return
-        self._until[grew] = window.end + self._rest[grew]
+        self._until[grew] = window.end + max(self._rest[grew], (window.end - change.begin) / _TRIALS)
         self._rest[grew] = min(2 * self._rest[grew], _LONGEST_REST)
         self._set(change.before, f"{brought}, so there are {change.before} again")
 
     def _consider(self, window: Window) -> None:
         share = window.wait / window.seconds
-        waits = f"the loop waits {share:.0%} of its time for samples"
+        waits = f"the loop waits {share:.0%} of its time for {self._awaited}"
         if share < _WAITS:
             self.reason = waits
             self._consider_fewer(window, share)
@@ -141,13 +175,18 @@ class WorkerCount:
             return
         used = window.reading / window.seconds / max(self.count, 1)
         if self.count and used < _BUSY:
-            self.reason = f"{waits}, but the workers read only {used:.0%} of theirs"
+            self.reason = f"{waits}, but the {self._unit}s work only {used:.0%} of theirs"
+            return
+        if window.computes and window.is_full:
+            self.reason = f"{waits}, and no core is idle"
             return
         if window.end < self._until[True]:
             return
         limit = min(self._cores if window.computes else self._most, window.limit)
         if limit <= self.count:
-            self.reason = f"{waits}; {'cores' if window.computes else 'memory or the limit'} allow {limit} workers"
+            self.reason = (
+                f"{waits}; {'cores' if window.computes else 'memory or the limit'} allow {limit} {self._unit}s"
+            )
             return
         factor = _FACTOR if window.computes else _LARGE_FACTOR
         own = max(window.seconds - window.wait, 1e-9)  # as long as the loop would take without waiting for samples
@@ -156,10 +195,11 @@ class WorkerCount:
             self.reason = f"{waits}, and there is one core"
             return
         gain = 1 + min(_GAIN - 1, share / 2)
-        self._try(max(count, self.count + 1), gain, f"{waits}, and reading mostly {_doing(window)}")
+        work = "computes" if window.computes else "waits for a disk or a network"
+        self._try(max(count, self.count + 1), gain, f"{waits}, and the work mostly {work}", window)
 
     def _consider_fewer(self, window: Window, share: float) -> None:
-        if share > _RESTS or self.count == 0 or window.end < self._until[False]:
+        if share > _RESTS or self.count == self._least or window.end < self._until[False]:
             self._idle.clear()
             return
         self._idle.append(window.reading / window.seconds)  # number of workers that are busy on average
@@ -167,13 +207,13 @@ class WorkerCount:
             return
         busy = max(self._idle)
         self._idle.clear()
-        count = 0 if busy < _RESTS else max(math.ceil(busy / _SPARE), 1)
+        count = self._least if busy < _RESTS else max(math.ceil(busy / _SPARE), 1)
         if count < self.count:
-            self._try(count, _LOSS, f"only {busy:.1f} read at a time")
+            self._try(count, _LOSS, f"only {busy:.1f} work at a time", window)
 
-    def _try(self, count: int, gain: float, reason: str) -> None:
-        change = _Change(self.count, statistics.median(self._rates), gain, [])
-        self._set(count, f"{_workers(count)} instead of {self.count}: {reason}")
+    def _try(self, count: int, gain: float, reason: str, window: Window) -> None:
+        change = _Change(self.count, statistics.median(self._rates), gain, [], window.end)
+        self._set(count, f"{self._counted(count)} instead of {self.count}: {reason}")
         self._change = change
 
     def _set(self, count: int, reason: str) -> None:
@@ -182,11 +222,3 @@ class WorkerCount:
         self._rates.clear()
         self._idle.clear()
         self._log(reason)
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
-
-
-def _doing(window: Window) -> str:
-    return "computes" if window.computes else "waits for a disk or a network"

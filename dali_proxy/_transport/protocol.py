@@ -369,7 +369,7 @@ class LoopReport(Message, frozen=True, kw_only=True):
         rank: rank of the process.
         latency: durations of stages of batches; see `Latency.counts`.
         slowest: seconds that reading a sample took, by its dataset index.
-        num_workers_reason: see `ServerStats`.
+        num_workers_reason, num_threads_reason: see `ServerStats`.
     """
 
     training: float
@@ -391,6 +391,7 @@ class LoopReport(Message, frozen=True, kw_only=True):
     latency: Annotated[tuple[tuple[ShortName, Annotated[tuple[tuple[int, U64], ...], MANY]], ...], MANY] = ()
     slowest: Annotated[tuple[tuple[Line, float], ...], MANY] = ()
     num_workers_reason: Text = ""
+    num_threads_reason: Text = ""
 
 
 class ReadBatch(Message, frozen=True, kw_only=True):
@@ -437,6 +438,12 @@ class DatasetWorkers(Message, frozen=True):
     count: Annotated[int, Meta(ge=0, le=1024)]
 
 
+class PipelineThreads(Message, frozen=True):
+    """Consumer to server: the number of threads that the pipeline shall have from now on."""
+
+    count: Annotated[int, Meta(ge=1, le=1024)]
+
+
 class Goodbye(Message, frozen=True):
     """Server to client: the last message, with the reason for an orderly end of the connection."""
 
@@ -468,6 +475,7 @@ CODEC = Codec(
         21: BatchRead,
         22: Computed,
         23: DatasetWorkers,
+        24: PipelineThreads,
     },
     trusted=(Advance, CloseSession, Fetch, OpenSession, Release, Result),
 )

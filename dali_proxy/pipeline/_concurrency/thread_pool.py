@@ -84,7 +84,7 @@ class Job:
 
 
 class ThreadPool(Closing):
-    """A fixed number of threads. Several callers may share it; the pool serves them in order of arrival.
+    """Threads for the samples of batches. Several callers may share them; the pool serves them in order of arrival.
 
     A signal handler that raises in a caller loses only the result of its job: no Python code holds a lock there.
 
@@ -110,18 +110,34 @@ class ThreadPool(Closing):
         self._closed = False
         self._lock = new_lock(Level.LEAF, "jobs")
         self.num_threads = 0
+        self._name, self._affinity = name, affinity
         self._threads: list[threading.Thread] = []  # only started threads
         self._callers: deque[None] = deque()  # an entry for each call of `run_ranges` that waits: changes are atomic
         try:
-            for index in range(num_threads):
-                core = affinity[index % len(affinity)] if affinity else None
-                thread = threading.Thread(target=self._work, args=(core,), name=f"{name}-{index}", daemon=True)
-                thread.start()
-                self._threads.append(thread)
-                self.num_threads += 1
+            self._start_threads(num_threads)
         except BaseException:
             self.close()
             raise
+
+    def _start_threads(self, num_threads: int) -> None:
+        for index in range(self.num_threads, num_threads):
+            core = self._affinity[index % len(self._affinity)] if self._affinity else None
+            thread = threading.Thread(target=self._work, args=(core,), name=f"{self._name}-{index}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+            self.num_threads += 1
+
+    def resize(self, num_threads: int) -> None:
+        """Change the number of threads. Those that end finish the jobs that are queued. One thread may call this.
+
+        If the system allows no other thread, the pool goes on with those that it has.
+        """
+        for _ in range(num_threads, self.num_threads):
+            self.num_threads -= 1
+            self._queue.put(None)
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        with suppress(RuntimeError):
+            self._start_threads(num_threads)
 
     def run(self, task: Task, count: int) -> list[tuple[int, BaseException]]:
         """Call ``task(index)`` for every index below `count`, and wait until all are done.

@@ -203,6 +203,15 @@ class Executor:
         elif mixed is not None and self._mixed_threads() > 1:
             mixed.widen(min(concurrency - 1, _MOST_MIXED))
 
+    @property
+    def num_threads(self) -> int:
+        """Number of threads of the CPU stage."""
+        return self._pool.num_threads
+
+    def resize(self, num_threads: int) -> None:
+        """Change the number of threads of the CPU stage. One thread may call this."""
+        self._pool.resize(num_threads)
+
     def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 

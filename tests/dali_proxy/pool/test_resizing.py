@@ -74,15 +74,16 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> Decisions:
     found: Decisions = []
     known: list[PoolSizing] = []
 
-    def take(self: PoolSizing, loader: object, stays: str) -> None:
+    def take(self: PoolSizing, loader: object, stays: str, modules: Any) -> None:
         if stays:
             self._times.num_workers_reason = stays
         elif self not in known:
             known.append(self)
+            names = modules()
 
             def decide(count: int) -> None:
                 if self._life.dataset_workers is None:
-                    self._life.start_dataset_workers()
+                    self._life.start_dataset_workers(names)
                 self._consumer().resize_pool(count)
 
             found.append(decide)

@@ -10,11 +10,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from dali_proxy import DALIServer, DataLoader
+from dali_proxy._common.core_budget import Shares
 from dali_proxy._server import pool_sizing
 from dali_proxy._server.pool_sizing import PoolSizing
 from dali_proxy._server.telemetry import LoopTimes
+from pipeline import dynamic, types
 from tests.dali_proxy.indexed import IndexDataset, noisy
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -67,6 +70,34 @@ def test_end_of_the_process_that_starts_workers_leaves_reading_to_the_loop(caplo
     assert any("the process that starts dataset workers was killed" in message for message in caplog.messages)
 
 
+def noisy_values(x: Any) -> Any:
+    return dynamic.cast(x, dtype=types.FLOAT) + dynamic.random.uniform(range=(0.0, 1.0))
+
+
+def test_threads_end_that_the_training_leaves_idle_and_the_bits_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._server.pool_sizing.Shares.of_rank", lambda: Shares(4))
+    batches: dict[str, list[Any]] = {}
+    kinds: dict[str, dict[str, Any]] = {"fixed": {"num_threads": 4, "num_workers": 0}, "auto": {"num_workers": "auto"}}
+    for kind, options in kinds.items():
+        with DALIServer(noisy_values, batch_size=4, seed=7, **options) as server:
+            begin, found = server.stats().threads, []
+            deadline = time.monotonic() + PATIENCE_S
+            for values, _ in DataLoader(server, IndexDataset(ENDLESS, server.proxy), batch_size=4):
+                found.append(values)
+                time.sleep(0.005)  # the training
+                stats = server.stats() if kind == "auto" else None
+                if stats is not None and stats.threads < begin:
+                    assert "instead of" in stats.num_threads_reason or "results" in stats.num_threads_reason
+                    break
+                if kind == "fixed" and len(found) >= 400:
+                    assert server.stats().threads == 4
+                    break
+                assert time.monotonic() < deadline
+            batches[kind] = found
+    for fixed, auto in zip(batches["fixed"], batches["auto"], strict=False):
+        assert torch.equal(fixed, auto)
+
+
 class Loader:
     """Stands for a loader."""
 
@@ -76,10 +107,12 @@ def test_each_loader_has_its_own_number_of_workers() -> None:
     times = LoopTimes()
     pool = SimpleNamespace(ended="", largest_worker=lambda: 1 << 20)
     life = SimpleNamespace(dataset_workers=None)
-    life.start_dataset_workers = lambda: setattr(life, "dataset_workers", pool)
+    life.start_dataset_workers = lambda modules: setattr(life, "dataset_workers", pool)
     consumer = SimpleNamespace(dataset_workers=0)
+    idle = {"observed": 0.0, "cores_idle": 0.0, "cores_other": 0.0, "cores": 2, "operators": {}}
+    consumer.statistics = lambda: idle
     consumer.resize_pool = lambda count: setattr(consumer, "dataset_workers", count)
-    sizing = PoolSizing(times, cast("Any", life), lambda: cast("Any", consumer), lambda: now[0])
+    sizing = PoolSizing(times, cast("Any", life), lambda: cast("Any", consumer), 0, lambda: now[0])
 
     def run(loader: Loader, seconds: float, wait: float) -> None:
         end = now[0] + seconds

@@ -141,3 +141,62 @@ def test_growth_that_brings_nothing_is_undone_and_says_so() -> None:
         loop.workers.reason == "2 workers instead of 0: the loop takes 1.00 times as many batches, so there are 0 again"
     )
     assert max(loop.run(8)) == 0
+
+
+def observed(count: WorkerCount, windows: int, begin: float = 0.0, **other: float) -> float:
+    """Let a loop that is always as fast run. Return the time of its end."""
+    numbers = {
+        "batches": 100,
+        "seconds": 1.0,
+        "wait": 0.0,
+        "results": 0.0,
+        "reading": 0.5,
+        "processor": 0.5,
+        "limit": 16,
+    }
+    for number in range(windows):
+        count.observe(Window(end=begin + number + 1, **{**numbers, **other}))  # type: ignore[arg-type]
+    return begin + windows
+
+
+def test_threads_that_training_leaves_idle_end_and_come_back() -> None:
+    changes: list[str] = []
+    threads = WorkerCount(16, 16, changes.append, 16, threads=True)
+    end = observed(threads, 20, reading=2.5)
+    assert threads.count == 3
+    assert "3 threads instead of 16: only 2.5 work at a time" in changes
+    for _ in range(90):  # now the pipeline limits the speed, in proportion to its threads
+        count = float(threads.count)
+        end = observed(threads, 1, end, reading=count, processor=count, wait=0.5, batches=10 * count)
+    assert threads.count == 16
+
+
+def test_there_is_always_a_thread() -> None:
+    threads = WorkerCount(16, 16, count=16, threads=True)
+    observed(threads, 20, reading=0.0, processor=0.0)
+    assert threads.count == 1
+
+
+def test_no_worker_starts_for_work_that_computes_without_an_idle_core() -> None:
+    full = WorkerCount(2, 32)
+    observed(full, 20, wait=0.2, reading=0.2, processor=0.2, idle=0.02, others=0.0)
+    assert full.count == 0
+    assert full.reason == "the loop waits 20% of its time for samples, and no core is idle"
+    waits = WorkerCount(2, 32)
+    observed(waits, 1, wait=0.2, reading=0.2, processor=0.01, idle=0.02, others=0.0)
+    assert waits.count > 0, "a worker that waits needs no core"
+    busy = WorkerCount(2, 32)
+    observed(busy, 1, wait=0.2, reading=0.2, processor=0.2, idle=0.0, others=0.6)
+    assert busy.count > 0, "the cores that other programs use say nothing"
+
+
+def test_trials_that_bring_nothing_take_a_small_part_of_the_time() -> None:
+    count = WorkerCount(2, 32)
+    slow, changes = 60.0, 0  # seconds that workers need to start
+    now, before = 0.0, 0
+    for _ in range(2000):
+        now += slow if count.count != before else 1.0
+        changes += count.count > before
+        before = count.count
+        observed(count, 1, now - 1.0, wait=0.2, reading=0.2, processor=0.2, limit=1)
+    assert changes * slow < 0.2 * now

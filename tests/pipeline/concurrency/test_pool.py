@@ -63,3 +63,27 @@ def test_closed_pool_refuses_work() -> None:
     pool.close()
     with pytest.raises(RuntimeError, match="closed"):
         pool.run(lambda _: None, 1)
+
+
+def test_number_of_threads_changes_while_jobs_run() -> None:
+    with ThreadPool(2, "dali-test") as pool:
+        for count in (4, 1, 3):
+            pool.resize(count)
+            assert pool.num_threads == count
+            barrier = threading.Barrier(count)  # breaks unless as many threads run at once
+            waits = partial(meet, barrier)
+            assert pool.run(waits, count) == []
+        results = [0] * 1000
+        job = pool.start(lambda index: results.__setitem__(index, index), 1000)
+        pool.resize(1)
+        job.join()
+        assert results == [*range(1000)]
+
+
+def test_pool_goes_on_with_its_threads_if_no_other_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadPool(1, "dali-test") as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", lambda thread: (_ for _ in ()).throw(RuntimeError("no thread")))
+            pool.resize(3)
+        assert pool.num_threads == 1
+        assert pool.run(lambda _: None, 5) == []

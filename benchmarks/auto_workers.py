@@ -1,8 +1,8 @@
-"""Compare the number of dataset workers that a server chooses with the loader's best `num_workers`: rate and cost.
+"""Compare the workers and threads that a server chooses with the best fixed numbers: rate and cost.
 
-``python -m benchmarks.auto_workers`` runs seven kinds of work. Each server runs in its own process, for a while until
-"auto" has settled. Then the servers take turns, so that the load of other programs concerns all of them. Nothing
-trains: the loop only takes batches.
+``python -m benchmarks.auto_workers`` runs seven kinds of work, in about eight minutes. Each server runs in its own
+process, for a while until "auto" has settled. Then the servers take turns, so that the load of other programs concerns
+all of them. Nothing trains: the loop only takes batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dali_proxy.pipeline import Pipeline, fn, pipeline_def
 
 SETTLE = 30.0  # seconds until "auto" is measured
 ROUND, WARM = 3.0, 1.5  # seconds in which one server runs and is measured, and before that
-FIXED = (0, 1, 2, 4, 8, 16)
+FIXED = (0, 2, 16)
 FILES = 64
 
 
@@ -42,14 +42,14 @@ class Work:
 
     Attributes:
         batch_size: number of samples of a batch.
-        make: returns the pipeline.
+        make: returns the pipeline for a size of batches and a number of threads; -1 lets the server choose it.
         seconds: time of the dataset for each sample.
         computes: whether it computes in this time.
         suffix: format of the images; empty for a small array.
     """
 
     batch_size: int
-    make: Callable[[int], Pipeline]
+    make: Callable[[tuple[int, int]], Pipeline]
     seconds: float = 0.0
     computes: bool = False
     suffix: str = ""
@@ -110,8 +110,8 @@ def arrays() -> Any:
     return fn.external_source(name="x") + 1
 
 
-def _options(batch_size: int) -> dict[str, Any]:
-    return {"batch_size": batch_size, "num_threads": os.cpu_count() or 1, "device_id": None, "seed": 1}
+def _options(sizes: tuple[int, int]) -> dict[str, Any]:
+    return {"batch_size": sizes[0], "num_threads": sizes[1], "device_id": None, "seed": 1}
 
 
 WORKS = {
@@ -149,7 +149,8 @@ def run(name: str, folder: str, num_workers: Any, orders: Connection) -> None:
     """Run a loop in this process whenever a number of seconds arrives; send the samples, their seconds and the cost."""
     work = WORKS[name]
     auto = num_workers == "auto"
-    with dali_proxy.DALIServer(work.make(work.batch_size), num_workers="auto" if auto else 0) as server:
+    threads = -1 if auto else os.cpu_count() or 1
+    with dali_proxy.DALIServer(work.make((work.batch_size, threads)), num_workers="auto" if auto else 0) as server:
         options: dict[str, Any] = {} if auto else {"num_workers": num_workers}
         if options.get("num_workers"):
             options["multiprocessing_context"] = "fork"  # this process was spawned, and wouldn't fork by itself
@@ -164,7 +165,9 @@ def run(name: str, folder: str, num_workers: Any, orders: Connection) -> None:
             elapsed, spent = time.perf_counter() - begin, _processor_seconds() - before
             del batches
             stats = server.stats()
-            orders.send((count * work.batch_size, elapsed, spent, stats.num_workers, stats.num_workers_reason))
+            chosen = f"{stats.num_workers} workers, {stats.threads} threads"
+            reasons = f"{stats.num_workers_reason}; {stats.num_threads_reason}"
+            orders.send((count * work.batch_size, elapsed, spent, chosen, reasons))
 
 
 def _for(seconds: float, batches: Iterator[Any]) -> Iterator[Any]:
@@ -223,7 +226,7 @@ def measure(name: str, folder: str, rounds: int, fixed: list[int]) -> list[str]:
 def main() -> None:
     """Print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each server")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each server")
     parser.add_argument("--fixed", type=int, nargs="+", default=FIXED, help="the loader's num_workers to compare with")
     parser.add_argument("--only", choices=[*WORKS], action="append", help="kind of work; may be repeated")
     options = parser.parse_args()

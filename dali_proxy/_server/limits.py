@@ -41,11 +41,17 @@ def check_sizes(pipeline: Pipeline) -> None:
         )
 
 
-def with_default_threads(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores."""
-    if pipeline.num_threads >= 1 or not current_ranks().source:
+def with_default_threads(pipeline: Pipeline, chosen: bool) -> Pipeline:
+    """Return a pipeline that has a number of threads: in a distributed run, by default, the rank's share of cores.
+
+    Args:
+        pipeline: the pipeline.
+        chosen: whether the server changes the number, so that it begins with all cores.
+    """
+    if pipeline.num_threads >= 1 or not (current_ranks().source or chosen):
         return pipeline
-    return with_arguments(pipeline, num_threads=Shares.of_rank().num_threads)
+    shares = Shares.of_rank()
+    return with_arguments(pipeline, num_threads=shares.num_threads if current_ranks().source else shares.core_budget)
 
 
 def with_cache(pipeline: Pipeline, cache: Any) -> Pipeline:

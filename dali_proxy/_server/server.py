@@ -102,8 +102,8 @@ class DALIServer:
             datasets, in all processes that use the server, so that `num_workers` of these loaders has no meaning. With
             0, each loader starts its own workers. With "auto", as for `serve`, the number changes while loops run, from
             0, and loaders with a `num_workers` of their own don't use them; with ``mode="thread"`` it stays 0. With
-            "auto", the threads of a function's pipeline change, too, unless `num_threads` is passed or the server has a
-            `name`: there is one for each core at first, and never more. See also `distributed.shared_server`.
+            "auto", the pipeline's threads change, too, unless `num_threads` is passed or the server has a `name`: there
+            is one for each core at first, and never more. See also `distributed.shared_server`.
         cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
             use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
             operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.
@@ -157,14 +157,17 @@ class DALIServer:
         linger: float = 0.0,
         **arguments: Any,
     ) -> None:
-        has_threads = not is_function(pipeline) or arguments.get("num_threads") is not None
+        left_out = is_function(pipeline) and arguments.get("num_threads") is None
         pipeline = as_pipeline(pipeline, arguments, inspect.signature(DALIServer).parameters)
         check_choices(mode, restart, device)
         num_workers = 0 if num_workers == "auto" and (mode == "thread" or cluster is not None) else num_workers
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
-        pipeline = with_cache(with_default_threads(on_cpu(pipeline) if device == "cpu" else pipeline), cache)
+        #: Whether the number of threads changes: other jobs may use a server with a name.
+        self._chooses_threads = num_workers == "auto" and name is None and (left_out or pipeline.num_threads < 0)
+        pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
+        pipeline = with_cache(with_default_threads(pipeline, self._chooses_threads), cache)
         check_sizes(pipeline)
         self.cluster = cluster
         if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it
@@ -176,8 +179,6 @@ class DALIServer:
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
-        #: Whether the number of threads changes: other jobs may use a server with a name.
-        self._chooses_threads = not has_threads and name is None
         self._device, self._cache = device, cache
         self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic

@@ -71,8 +71,7 @@ def test_number_of_threads_changes_while_jobs_run() -> None:
             pool.resize(count)
             assert pool.num_threads == count
             barrier = threading.Barrier(count)  # breaks unless as many threads run at once
-            waits = partial(meet, barrier)
-            assert pool.run(waits, count) == []
+            assert pool.run(lambda _, barrier=barrier: barrier.wait(60) and None, count) == []  # type: ignore[misc]
         results = [0] * 1000
         job = pool.start(lambda index: results.__setitem__(index, index), 1000)
         pool.resize(1)

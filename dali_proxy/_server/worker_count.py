@@ -184,7 +184,8 @@ class WorkerCount:
             return
         limit = min(self._cores if window.computes else self._most, window.limit)
         if limit <= self.count:
-            self.reason = f"{waits}; {'cores' if window.computes or self._least else 'memory or the limit'} allow {limit} {self._unit}s"
+            by = "cores" if window.computes or self._least else "memory or the limit"
+            self.reason = f"{waits}; {by} allow {limit} {self._unit}s"
             return
         factor = _FACTOR if window.computes else _LARGE_FACTOR
         own = max(window.seconds - window.wait, 1e-9)  # as long as the loop would take without waiting for samples

@@ -27,6 +27,7 @@ from dali_proxy._transport.protocol import (
     NotPlaced,
     OpenSession,
     OutputBatch,
+    PipelineThreads,
     Place,
     ReadBatch,
     Release,
@@ -113,6 +114,7 @@ MESSAGES = [
     ReadBatch(number=1, session=4, request=b"request", reader_nbytes=4096),
     BatchRead(number=1, lengths=(3, 4), data=b"pickled"),
     DatasetWorkers(3),
+    PipelineThreads(3),
     Goodbye("stopped"),
 ]
 

@@ -82,7 +82,8 @@ def _make(is_video: bool, cache: int | str, arguments: dict[str, Any]) -> Pipeli
         encoded = fn.external_source(name="encoded")
         if is_video:
             frames = fn.decoders.video(encoded, device="mixed", **arguments)
-            pipe.set_outputs(fn.crop_mirror_normalize(frames, crop_pos_x=fn.random.uniform(range=(0, 1)), **draws))
+            where = fn.random.uniform(range=(0, 1))
+            pipe.set_outputs(fn.crop_mirror_normalize(frames, crop_pos_x=where, output_layout="FCHW", **draws))
         else:
             images = fn.random_resized_crop(fn.decoders.image(encoded, device="mixed", **arguments), size=(SIZE, SIZE))
             pipe.set_outputs(fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip(), **draws))

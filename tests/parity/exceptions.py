@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dali_proxy.pipeline._operators.decoding.cache_arguments import CACHE_ARGUMENTS
 from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 
 _RANDOM = "random: distributions are tested in tests/pipeline/{}"
@@ -65,7 +66,7 @@ EXCEPTIONS = {
 }
 
 #: Arguments that no case draws, by operator.
-_OURS = {"palette_indices"}  # DALI doesn't have it
+_OURS = {"palette_indices", *(argument.name for argument in CACHE_ARGUMENTS)}  # for a GPU, or DALI doesn't have it
 UNDRAWN: dict[str, set[str]] = {
     **{f"decoders.image{kind}": _OURS for kind in ("", "_random_crop", "_slice")},
     "decoders.image_crop": {"crop_d", "crop_pos_z"} | _OURS,  # images have no depth

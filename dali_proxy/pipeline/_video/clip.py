@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import warnings
@@ -144,6 +145,13 @@ class Clip:
         if reason is not None:
             _warn_of(reason, self.name)
         return self.device_id if reason is None else None
+
+    def on_cores(self) -> Clip:
+        """Return the same video for decoding on the CPU. It shares the index, and raises its errors."""
+        self.make_index()
+        same = copy.copy(self)
+        same.device_id = same._context = None
+        return same
 
     def make_index(self) -> FrameIndex:
         """Create `index` if necessary and return it. Raises the same errors."""

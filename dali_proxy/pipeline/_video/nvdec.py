@@ -108,7 +108,7 @@ def refusal(device_id: int, encoding: Encoding) -> str | None:
     """
     codec, pixels = encoding.codec, encoding.pixels
     decodes = f"NVDEC of GPU {device_id} doesn't decode"
-    if pixels is not None and not _is_420(pixels):
+    if pixels is not None and not is_420(pixels):
         return f"{decodes} {pixels.name}, only 4:2:0"
     if encoding.width % 2 or encoding.height % 2:  # FFmpeg loses rows of chroma when it copies them
         return f"{decodes} {encoding.width}x{encoding.height} pixels correctly, only even sizes"
@@ -127,6 +127,12 @@ def refusal(device_id: int, encoding: Encoding) -> str | None:
             f"{found.min_height} to {found.max_width}x{found.max_height}"
         )
     return None
+
+
+def engines(device_id: int, encoding: Encoding) -> int:
+    """Return how many decoders a GPU has for a video that it decodes."""
+    found = _capabilities(device_id, encoding.codec, encoding.bits)
+    return max(1, found.engines) if found is not None else 1  # old drivers don't report it
 
 
 def acceleration(device_id: int) -> Any:
@@ -179,7 +185,7 @@ def _capabilities(device_id: int, codec: str, bits: int) -> _Capabilities | None
     return capabilities if capabilities.supported else None
 
 
-def _is_420(pixels: Any) -> bool:
+def is_420(pixels: Any) -> bool:
     """Return whether frames have three planes, with chroma for 2 by 2 pixels."""
     planes = pixels.components
     sizes = [(-(-pixels.width // 2), -(-pixels.height // 2))] * 2

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline.types import DALIImageType
 
@@ -62,6 +63,11 @@ class PooledVideo:
         self.wanted: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self.requests: defaultdict[int, int] = defaultdict(int)
         self._starts: npt.NDArray[np.int64] | None = None
+
+    @cached_property
+    def on_cores(self) -> Clip:
+        """The clip, decoded by cores in place of NVDEC."""
+        return self.clip.on_cores()
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:

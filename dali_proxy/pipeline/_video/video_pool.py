@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,11 +15,15 @@ from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline._video.clip import Clip, FileVersion
 from dali_proxy.pipeline._video.frame_request import FrameRequest
-from dali_proxy.pipeline._video.frames import Decoders
+from dali_proxy.pipeline._video.frames import Decoders, Target
+from dali_proxy.pipeline._video.gpu_pixels import GpuPixels
 from dali_proxy.pipeline._video.held_frames import HeldFrames
+from dali_proxy.pipeline._video.nvdec import engines
+from dali_proxy.pipeline._video.nvdec_queue import NvdecQueue
 from dali_proxy.pipeline._video.pooled_video import Flight, PooledVideo
 from dali_proxy.pipeline._video.selection import FILL
 from dali_proxy.pipeline._video.targets import target_for
+from dali_proxy.pipeline._video.uploaded_planes import UploadedPlanes
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.types import DALIImageType
 
@@ -88,6 +93,8 @@ class VideoPool:
         self._videos: OrderedDict[tuple[str, DALIImageType], tuple[FileVersion | None, PooledVideo]] = OrderedDict()
         self._held = HeldFrames(0)
         self._decoders = Decoders(_DECODERS if device_id is None else _GPU_DECODERS)
+        self._decoders_on_cores = Decoders(_DECODERS)  # of videos that NVDEC decodes, too
+        self._queue = NvdecQueue()
         # Changes of the known requests, from any thread, without the lock.
         self._changes: deque[Ahead] = deque()
         #: Known requests for videos that no batch has needed yet, by source.
@@ -114,10 +121,11 @@ class VideoPool:
             if self._users:
                 return
             self._videos.clear()
-            self._held, self._counters = HeldFrames(0), PoolCounters()
+            self._held, self._counters, self._queue = HeldFrames(0), PoolCounters(), NvdecQueue()
             self._waiting.clear()
             self._changes.clear()
         self._decoders.close()
+        self._decoders_on_cores.close()
 
     def announce(self, requests: Sequence[FrameRequest]) -> Ahead:
         """Let the pool know of requests. This takes no time; close the result when they were answered or dropped."""
@@ -229,16 +237,39 @@ class VideoPool:
             raise failed[0][1]
 
     def _decode(self, flight: Flight, kernels: KernelContext | None) -> None:
-        """Decode the frames of a group that are needed now or later."""
-        video, clip = flight.video, flight.video.clip
+        """Decode the frames of a group that are needed now or later, with NVDEC if it decodes the video and is free."""
+        clip = flight.video.clip
+        device_id = clip.decoded_by
+        if device_id is None:
+            self._decode_with(self._decoders, clip, target_for(clip, flight.video.output, kernels), flight)
+            return
+        assert kernels is not None
+        encoding = clip.encoding
+        with self._lock:
+            by_nvdec = self._queue.enter(encoding.codec, engines(device_id, encoding))
+        begin, decoded = time.perf_counter(), 0
+        try:
+            if by_nvdec:
+                target = GpuPixels(flight.video.output, kernels, encoding)
+                decoded = self._decode_with(self._decoders, clip, target, flight)
+            else:
+                target = UploadedPlanes(flight.video.output, kernels, encoding)
+                decoded = self._decode_with(self._decoders_on_cores, flight.video.on_cores, target, flight)
+        finally:
+            seconds = time.perf_counter() - begin
+            with self._lock:
+                self._queue.leave(encoding.codec, by_nvdec, decoded * encoding.height * encoding.width, seconds)
+
+    def _decode_with(self, decoders: Decoders, clip: Clip, target: Target, flight: Flight) -> int:
+        """Decode the frames of a group that are needed now or later; return how many frames were decoded."""
+        video = flight.video
         with self._lock:
             rest = deque(sorted(self._plan(flight)))
-        target = target_for(clip, video.output, kernels)
         made: list[tuple[int, Any]] = []
         decoded = 0
         while rest:
             try:
-                with clip.errors(), self._decoders.lend(clip, rest[0], rest[-1]) as decoder:
+                with clip.errors(), decoders.lend(clip, rest[0], rest[-1]) as decoder:
                     before = decoder.decoded
                     for number, frame in decoder.decode(list(rest)):
                         shape = frame.height, frame.width, target.channels
@@ -264,6 +295,7 @@ class VideoPool:
                 wanted, used = video.is_wanted(number, flight.group), number in flight.needed
                 self._held.put((video, number), pixels, int(pixels.nbytes), wanted, used)
         flight.frames = frames
+        return decoded
 
     def _plan(self, flight: Flight) -> set[int]:
         """Return the numbers of the frames to decode of a group."""

@@ -59,9 +59,9 @@ def image(
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
         cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
-        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which results are kept for later epochs, with the same bits. All decoders of the process with the same size, threshold and type share it.
         cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
-        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -108,9 +108,9 @@ def image_crop(
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
         cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
-        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which results are kept for later epochs, with the same bits. All decoders of the process with the same size, threshold and type share it.
         cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
-        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         crop (float or list of float or DataNode, default None): Extents of the window in pixels: (height, width) or (depth, height, width). 0 means the whole axis.
         crop_d (float or DataNode, default 0.0): Depth of the window in voxels; needs crop_h and crop_w.
         crop_h (float or DataNode, default 0.0): Height of the window in pixels; needs crop_w.
@@ -165,9 +165,9 @@ def image_random_crop(
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
         cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
-        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which results are kept for later epochs, with the same bits. All decoders of the process with the same size, threshold and type share it.
         cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
-        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -224,9 +224,9 @@ def image_slice(
         axis_names (str, default 'WH'): Axes to slice, as letters of the layout; all axes if empty.
         cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
         cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
-        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which results are kept for later epochs, with the same bits. All decoders of the process with the same size, threshold and type share it.
         cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
-        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         device_memory_padding (int, default None): Accepted for compatibility; memory is managed automatically.
         device_memory_padding_jpeg2k (int, default None): Accepted for compatibility; memory is managed automatically.
         dtype (DALIDataType, default DALIDataType.UINT8): Dtype of the output. Integers are scaled to its range, for FLOAT from 0 to 1. The values of float files (TIFF, PFM) are kept as FLOAT; for other dtypes, they are clipped to 0 to 1, with a warning, and scaled.
@@ -323,9 +323,9 @@ def video(
         build_index (bool, default True): Accepted for compatibility; the index is always built.
         cache_batch_copy (bool, default True): Copy the kept results of a batch at once, instead of one after another.
         cache_debug (bool, default False): Log what the cache has done when the pipeline is closed.
-        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which decoded results are kept for later epochs, with the same bits. All decoders of the process with the same `cache_*` arguments share it.
+        cache_size (int, default 0): With device='mixed': megabytes of the GPU's memory in which results are kept for later epochs, with the same bits. All decoders of the process with the same size, threshold and type share it.
         cache_threshold (int, default 0): Size in bytes that a result must exceed to be kept.
-        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those that are larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
+        cache_type (str, default ''): Which results are kept: with 'threshold', the default, those larger than `cache_threshold`, until the cache is full; with 'largest', the largest of the first epoch that fit. They are stored in the second epoch.
         end_frame (int or DataNode, default None): Frame after the last frame of a range.
         fill_value (int or list of int, default (0,)): Colour for 'constant': one value per channel, or one for all.
         frames (int or list of int or DataNode, default None): Numbers of frames, in any order. A number may be repeated.

@@ -31,7 +31,7 @@ def video(
     Frames are numbered in display order, from 0. They have the size in which they were encoded; the rotation in a file
     isn't applied. Files that are replaced or changed are read again. The content of a file, in place of its path, is
     decoded for its sample only. With device='mixed', NVDEC decodes, and frames and pool are on the GPU; the CPU decodes
-    what NVDEC doesn't support.
+    what NVDEC doesn't support, and groups of pictures for which NVDEC is too busy.
 
     Devices: cpu, mixed.
 

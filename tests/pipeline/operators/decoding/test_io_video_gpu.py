@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,6 +15,8 @@ from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._operators.decoding import io_video
 from dali_proxy.pipeline._video import clip, nvdec
 from dali_proxy.pipeline._video.gpu_pixels import GpuPixels
+from dali_proxy.pipeline._video.nvdec_queue import NvdecQueue
+from dali_proxy.pipeline._video.uploaded_planes import UploadedPlanes
 from dali_proxy.pipeline._video.video_pool import total_counters
 from pipeline import Pipeline, fn
 from pipeline.errors import OperatorError
@@ -26,6 +29,10 @@ pytestmark = pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ c
 
 
 _write = GpuPixels.write
+
+
+def write_as_nvdec(self: GpuPixels, frame: Any, out: Any) -> None:
+    _write(self, frame.reformat(format="nv12") if isinstance(frame, av.VideoFrame) else frame, out)
 
 
 class Driver:
@@ -48,7 +55,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(clip, "acceleration", lambda device_id: None)
     monkeypatch.setattr(clip, "require_nvdec", lambda: av)
     monkeypatch.setattr(io_video, "require_nvdec", lambda: av)
-    monkeypatch.setattr(GpuPixels, "write", lambda self, frame, out: _write(self, frame.reformat(format="nv12"), out))
+    monkeypatch.setattr(GpuPixels, "write", write_as_nvdec)
     monkeypatch.setattr(clip, "_warned_reasons", set())
     nvdec._capabilities.cache_clear()
     with host_cupy.installed():
@@ -63,8 +70,8 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @contextmanager
-def pipe_of(**arguments: Any) -> Iterator[Pipeline]:
-    with Pipeline(batch_size=8, num_threads=2, device_id=0) as pipe:
+def pipe_of(num_threads: int = 2, **arguments: Any) -> Iterator[Pipeline]:
+    with Pipeline(batch_size=8, num_threads=num_threads, device_id=0) as pipe:
         source, frames = fn.external_source(name="source"), fn.external_source(name="frames")
         pipe.set_outputs(fn.io.video(source, frames=frames, device="mixed", **arguments))
     try:
@@ -119,6 +126,49 @@ def test_decoders_are_shared_by_files(tmp_path: Path, monkeypatch: pytest.Monkey
             shown = read(pipe, [encoded(tmp_path / f"{number}.mp4") for number in numbers], [[4]] * 8)
             assert shown == [[number + 4] for number in numbers]
     assert 0 < len(made) <= 10
+
+
+@pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4", "hevc.mkv"])
+def test_cores_decode_the_same_bits_as_nvdec(name: str, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = np.random.default_rng(1).permutation(COUNT)[:32].reshape(8, 4)
+    sources = [encoded(clips.path(name))] * 8
+    made = []
+    for by_nvdec in (True, False):
+        monkeypatch.setattr(NvdecQueue, "enter", lambda self, codec, engines, answer=by_nvdec: answer)
+        monkeypatch.setattr(NvdecQueue, "leave", lambda *arguments, **names: None)
+        monkeypatch.setattr(GpuPixels, "write", write_as_nvdec if by_nvdec else _write)  # of `av.VideoFrame`s
+        with pipe_of() as pipe:
+            (batch,) = pipe.run(source=sources, frames=[*frames])
+            made.append(np.stack(batch.as_cpu().samples))
+    assert [[number_of(frame) for frame in sample] for sample in made[1]] == frames.tolist()
+    np.testing.assert_array_equal(made[1], made[0])
+
+
+def test_core_decodes_while_the_queue_of_nvdec_is_full(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVDEC, whose queue has room for two groups, continues when a core has decoded a third one."""
+    names = ["h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4"]
+    sources = [encoded(clips.path(name)) for name in names]
+    decoded = threading.Event()
+    slow: list[int] = []
+    finish = UploadedPlanes.finish
+
+    def finish_on_core(self: UploadedPlanes, pixels: Any) -> Any:
+        decoded.set()
+        return finish(self, pixels)
+
+    def write(self: GpuPixels, frame: Any, out: Any) -> None:
+        if slow and type(self) is GpuPixels:
+            assert decoded.wait(30)
+        write_as_nvdec(self, frame, out)
+
+    monkeypatch.setattr(UploadedPlanes, "finish", finish_on_core)
+    monkeypatch.setattr(GpuPixels, "write", write)
+    with pipe_of(num_threads=3) as pipe:
+        assert read(pipe, sources[:1], [[1]]) == [[1]]
+        assert not decoded.is_set()
+        slow.append(1)
+        assert read(pipe, sources, [[30], [30], [30]]) == [[30], [30], [30]]
+    assert decoded.is_set()
 
 
 def test_frames_that_were_not_converted_are_not_used(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:

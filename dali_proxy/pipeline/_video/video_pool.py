@@ -281,13 +281,13 @@ class VideoPool:
             except PipelineError as error:  # it belongs to the samples that need the frame
                 number = rest.popleft()
                 if number in flight.needed:
-                    flight.errors[number] = error
+                    flight.errors[number] = _of_frame(error, number)
                 rest = deque(number for number in rest if number in flight.needed)
         try:
             with clip.errors():
                 clip.check_version()
         except PipelineError as error:
-            flight.errors, made = dict.fromkeys(flight.needed, error), []
+            flight.errors, made = {number: _of_frame(error, number) for number in flight.needed}, []
         frames = {number: target.finish(pixels) for number, pixels in made}
         with self._lock:
             self._counters.video_decoded += decoded
@@ -357,6 +357,15 @@ class VideoPool:
             if not wanted[number]:
                 del wanted[number]
                 self._held.note((video, number), False)
+
+
+def _of_frame(error: PipelineError, number: int) -> PipelineError:
+    """Return the error, with the number of the frame that is needed."""
+    if f"frame {number}" in str(error):
+        return error
+    named = type(error)(f"{error} (for frame {number})")
+    named.__cause__ = error
+    return named
 
 
 def _is_of(video: PooledVideo, key: tuple[PooledVideo, int]) -> bool:

@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=12, help="number of episodes of 250 frames (default: 12)")
     parser.add_argument("--codecs", nargs="*", default=[*CODECS])
     parser.add_argument("--groups", nargs="*", type=int, default=[*GROUPS])
-    parser.add_argument("--threads", type=int, default=2, help="threads of the server (default: 2)")
+    parser.add_argument("--threads", type=int, help="threads of the server (default: 2; training: one for each core)")
     parser.add_argument("--samples", type=int, default=300, help="samples that torchcodec reads (default: 300)")
     parser.add_argument("--folder", type=Path, help="keep the clips there, for further runs")
     parser.add_argument("--device", help='train beside the decoding: "cuda:0", or "cpu" to try it')
@@ -125,7 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.device:
         names = ("device", "cores", "batch_size", "rate", "seconds", "mode", "placement", "own_stream")
-        print_training(**{name: getattr(options, name) for name in (*names, "rounds", "folder")})
+        print_training(**{name: getattr(options, name) for name in (*names, "threads", "rounds", "folder")})
         return
     if options.rival:
         folder, kind, episodes, samples = options.rival
@@ -143,7 +143,7 @@ def main() -> None:
                 folder = (options.folder or Path(name)) / f"{codec}-{group}"
                 size = write_clips(folder, codec, group, range(options.episodes))
                 random, same = (rival(folder, options.episodes, options.samples, each) for each in (False, True))
-                made = ours(folder, options.episodes, options.threads)
+                made = ours(folder, options.episodes, options.threads or 2)
             shown = [
                 f"{made['frames_per_cpu_second']:,.0f}", f"{made['frames_per_second']:,.0f}",
                 f"{made['decoded_per_used']:.2f}", f"{made['bytes_read'] / size:.2f}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -22,6 +23,7 @@ from dali_proxy import DALIServer
 
 _CLIPS, _PASSES = 16, 20  # files of a camera, and how often an epoch reads each
 _WIDTH, _PATCH = 512, 32
+_IDLE = 0.1  # cores that all processes use together when nothing is decoded
 _AHEAD = 16  # batches that may wait on the GPU when a block begins: they don't count
 
 
@@ -55,6 +57,7 @@ def measure_training(
     rate: float,
     seconds: float,
     mode: Any,
+    threads: int | None = None,
     placement: Any = "server",
     own_stream: bool = False,
     rounds: int = 3,
@@ -70,6 +73,7 @@ def measure_training(
         rate: samples per second of the training alone: the model gets so many blocks.
         seconds: duration of a block of steps.
         mode: mode of the server.
+        threads: threads of the server; None for one for each core.
         placement: placement of the pipeline: with "cores", the server decodes on cores, and the training's process
             copies the frames.
         own_stream: whether the training runs on a stream of its own, instead of CUDA's default stream.
@@ -89,17 +93,17 @@ def measure_training(
             options["device_id"] = torch.device(device).index or 0
         graph = cameras_on_gpu if on_gpu else cameras
         stream = torch.cuda.stream(torch.cuda.Stream(device)) if own_stream else nullcontext()
-        with stream, DALIServer(graph, batch_size=batch_size, num_threads=cores, **options) as server:
+        with stream, DALIServer(graph, batch_size=batch_size, num_threads=threads or cores, **options) as server:
             trainer = _Trainer(torch.device(device), batch_size, rate)
             batches = iter(loader_of(server, clips, [*range(episodes)] * _PASSES, batch_size))
             first = next(batches)
             assert all(each.device.type == torch.device(device).type for each in first)
             alone = _rate(batches, seconds, lambda batch: None, trainer.wait, batch_size)
-            resident = [trainer.rate(itertools.repeat(first), seconds, ahead=2)]
+            resident = [trainer.rate(_alone(first), seconds, ahead=2)]
             fed = []
             for _ in range(rounds):
                 fed.append(trainer.rate(batches, seconds))
-                resident.append(trainer.rate(itertools.repeat(first), seconds, ahead=2))
+                resident.append(trainer.rate(_alone(first), seconds, ahead=2))
             stats = server.stats()
     shares = [
         each / ((a + b) / 2) for (each, _), ((a, _), (b, _)) in zip(fed, itertools.pairwise(resident), strict=True)
@@ -107,6 +111,7 @@ def measure_training(
     return {
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "cores": cores,
+        "threads": threads or cores,
         "mode": mode,
         "placement": placement,
         "own_stream": own_stream,
@@ -121,6 +126,16 @@ def measure_training(
         "cores_used_alone": round(statistics.median([each for _, each in resident]), 2),
         "decoded_per_used": round(stats.video_decoded / stats.video_used, 3),
     }
+
+
+def _alone(batch: Any) -> Iterator[Any]:
+    """Return the same batch again and again, after the server has filled its queues and waits."""
+    busy, deadline = math.inf, time.monotonic() + 8
+    while busy > _IDLE and time.monotonic() < deadline:
+        cpu = tree_cpu()
+        time.sleep(0.5)
+        busy = (tree_cpu() - cpu) / 0.5
+    return itertools.repeat(batch)
 
 
 def _rate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -178,7 +178,7 @@ class Shared:
         leader: the request that is computed.
         followers: requests that wait for the leader. They have their inputs, in case that it fails or is dropped.
         is_kept: whether its results are kept for requests that come later.
-        outputs: the results, once they are computed, if they are kept or there are followers.
+        staged: the results, once they are computed, if they are kept or there are followers.
         used: number of requests that got them, with the leader.
     """
 
@@ -187,21 +187,19 @@ class Shared:
     leader: Request
     followers: list[Request] = field(default_factory=list)
     is_kept: bool = False
-    outputs: list[TensorList] | None = None
+    staged: StagedResult | None = None
     used: int = 1
 
-    def keep(self, outputs: Sequence[TensorList]) -> Sequence[TensorList]:
-        """Return outputs to stage, which are kept if other requests need them. A thread of the executor calls this."""
-        if not (self.is_kept or self.followers):
-            return outputs
-        # Without the owner of its slot, a batch is copied when it is staged: a consumer may write to its copy.
-        self.outputs = [
-            TensorListCPU.from_dense(each.dense, each.layout())
-            if isinstance(each, TensorListCPU) and each.dense is not None
-            else each
-            for each in outputs
-        ]
-        return self.outputs
+    def keep(self, staged: StagedResult) -> None:
+        """Keep the results of the leader if other requests need them."""
+        if self.is_kept or self.followers:
+            self.staged = staged.share()
+
+    def discard(self) -> None:
+        """Free the results, as far as no consumer has them."""
+        staged, self.staged = self.staged, None
+        if staged is not None:
+            staged.discard()
 
 
 _CLOSED_SESSIONS = 1 << 16  # remembered, to refuse later requests for them

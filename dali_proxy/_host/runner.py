@@ -170,8 +170,8 @@ class HostRunner:
         shared = request.shared = self._sharing.find(request, self._most_consumers)
         if shared is None or shared.leader is request:
             return False
-        if shared.outputs is not None and shared.leader.state in (State.DONE, State.GONE):
-            self._copy(request, shared)
+        if shared.staged is not None and shared.leader.state in (State.DONE, State.GONE):
+            self._follow(request, shared, shared.staged.share())
         else:
             request.state = State.FOLLOWING
             shared.followers.append(request)
@@ -186,34 +186,28 @@ class HostRunner:
         """Return whether no iterator is open, and at most one process could open one."""
         return not self._sessions and self._most_consumers < 2
 
-    def _copy(self, request: Request, shared: Shared) -> None:
-        """Finish a request with a copy of the results of an equal one."""
-        assert shared.outputs is not None
+    def _follow(self, request: Request, shared: Shared, staged: StagedResult) -> None:
+        """Finish a request with the results of an equal one."""
         request.inputs, request.variant = {}, shared.leader.variant
         request.worker.completions.complete(request.seq)
         self._totals.shared += 1
-        staged: StagedResult | None = None
-        error: Exception | None = None
-        try:
-            staged = request.variant.stage(shared.outputs, request.key)
-        except Exception as failed:  # noqa: BLE001  # no memory is left, for example
-            error = failed
         self._sharing.use(shared, self._most_consumers)
-        self._finish(request, staged, error)
+        self._finish(request, staged, None)
 
     def _lead(self, request: Request, failed: bool) -> None:
         """Let the followers of a request that is done have its results, or compute the next of them if it has none."""
         shared = request.shared
         if shared is None or shared.leader is not request:
             return
-        if failed or (shared.outputs is None and shared.followers):
+        if failed or (shared.staged is None and shared.followers):
             if (follower := self._sharing.abandon(shared)) is not None:
                 self._enqueue(follower)
             return
-        self._sharing.finish(shared)
         followers, shared.followers = shared.followers, []
-        for follower in followers:
-            self._copy(follower, shared)
+        results = [shared.staged.share() for _ in followers if shared.staged is not None]
+        self._sharing.finish(shared)
+        for follower, staged in zip(followers, results, strict=True):
+            self._follow(follower, shared, staged)
 
     # Execution --------------------------------------------------------------------------------------------------
 
@@ -301,8 +295,7 @@ class HostRunner:
                 on_outputs = self.on_outputs
                 if on_outputs is not None:
                     on_outputs(request, result.outputs)
-                outputs = result.outputs if request.shared is None else request.shared.keep(result.outputs)
-                staged = request.variant.stage(outputs, request.key)
+                staged = request.variant.stage(result.outputs, request.key)
             except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
         if staged is not None and staged.on_gpu:
@@ -359,6 +352,8 @@ class HostRunner:
             staged = None
         if error is not None and self._has_lost_gpu(request, error):
             return
+        if staged is not None and request.shared is not None and request.shared.leader is request:
+            request.shared.keep(staged)
         if request.state is State.GONE:
             if staged is not None:
                 staged.discard()

@@ -1,4 +1,4 @@
-"""Equal requests of several processes: one of them is computed, and the others get copies of its result."""
+"""Equal requests of several processes: one of them is computed, and the others map its result, too."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Sharing:
 
     def finish(self, shared: Shared) -> None:
         """Record that the results of a batch are computed."""
-        if shared.outputs is None or not shared.is_kept:
+        if shared.staged is None or not shared.is_kept:
             self._forget(shared)
             return
         self._kept[shared] = None
@@ -77,14 +77,14 @@ class Sharing:
             self._forget(oldest)
 
     def use(self, shared: Shared, consumers: int) -> None:
-        """Record that a follower got a copy of a batch."""
+        """Record that a follower got the results of a batch."""
         shared.used += 1
         if shared.used >= consumers and not shared.followers:
             self._forget(shared)
 
     def abandon(self, shared: Shared) -> Request | None:
         """Make the first follower the leader of the others, because the leader has failed or is dropped. Return it."""
-        shared.outputs = None
+        shared.discard()
         if not shared.followers:
             self._forget(shared)
             return None
@@ -105,6 +105,7 @@ class Sharing:
     def _forget(self, shared: Shared) -> None:
         if self._kept.pop(shared, self) is None:
             self._kept_bytes -= _nbytes(shared)
+        shared.discard()
         known = self.known.get(shared.place, [])
         if shared in known:
             known.remove(shared)
@@ -123,4 +124,4 @@ class Sharing:
 
 
 def _nbytes(shared: Shared) -> int:
-    return sum(each.nbytes for each in shared.outputs or ())
+    return 0 if shared.staged is None else shared.staged.nbytes

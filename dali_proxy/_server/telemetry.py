@@ -230,7 +230,7 @@ class ServerStats(Counters):
         remote_repeats: number of requests that failed and were sent again.
         remote_limit: current number of requests at once to one store, which follows from the time of its answers.
         dropped: number of batches that were no longer needed.
-        shared: number of batches that got a copy of the result of an equal one, which another process had requested.
+        shared: number of batches that got the result of an equal one, which another process had requested.
         repeated: number of samples in epochs after the first one.
         skipped: number of samples that loaders of this process skipped (`on_error`), since the server was created.
         replaced: number of samples that loaders of this process replaced by another sample, since the server was

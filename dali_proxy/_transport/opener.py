@@ -137,7 +137,7 @@ class ResultOpener:
             The outputs, and for each of them whether its memory is registered with CUDA.
         """
         arrays = self._open_all(result, fds, self.cpu.open)
-        return arrays, [self.cpu.is_pinned(output.slot) for output in result.outputs]
+        return arrays, [self.cpu.is_pinned(output) for output in result.outputs]
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap the slots of a `SlotsDetached` message. Tensors over them stay valid."""

@@ -208,6 +208,7 @@ class OutputBatch(Message, frozen=True, kw_only=True):
         nbytes: size of the slot.
         attach: whether the slot is new to this consumer; then a descriptor comes with the message, or `handle` is set.
         handle: handles of CUDA memory and its events.
+        private: whether other consumers get the slot, too: map it for this loan, and keep what is written to it apart.
     """
 
     device: ShortName
@@ -222,6 +223,7 @@ class OutputBatch(Message, frozen=True, kw_only=True):
     nbytes: U64 = 0
     attach: bool = False
     handle: Annotated[bytes, Meta(max_length=1024)] = b""
+    private: bool = False
 
 
 class Result(Message, frozen=True, kw_only=True):

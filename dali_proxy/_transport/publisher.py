@@ -109,6 +109,14 @@ class StagedResult:
                 if not event.done:  # to ask doesn't give up the GIL, which to wait does, even if nothing is left to do
                     event.synchronize()
 
+    def share(self) -> StagedResult:
+        """Return the same result for another consumer. Only results on the CPU that weren't published can be shared."""
+        self._outputs = [(replace(output, private=True), slot, value) for output, slot, value in self._outputs]
+        for _, slot, _ in self._outputs:
+            assert slot is not None  # see above
+            slot.pool.share(slot)
+        return StagedResult(self._outputs, self.prepared)
+
     def take(self) -> list[_StagedOutput]:
         """Return the outputs, once; an empty list afterwards."""
         outputs, self._outputs = self._outputs, []
@@ -231,7 +239,9 @@ class ResultPublisher:
                     messages.append(replace(output, slot=self._local.put(value)))
                     continue
                 borrower = account.borrowers[0 if slot.pool is self.pool else 1]
-                generation, attach = slot.pool.lend(slot, borrower)
+                if output.private and borrower.generations[slot.number]:  # another loop of the process has it
+                    output, slot = self._copied(output, slot)
+                generation, attach = slot.pool.lend(slot, borrower, output.private)
                 lent.append((slot, borrower, attach))
                 handle = output.handle if attach else b""
                 messages.append(replace(output, generation=generation, attach=attach, handle=handle))
@@ -268,6 +278,13 @@ class ResultPublisher:
         self.pool.close()
         if self._cuda is not None:
             self._cuda.close()
+
+    def _copied(self, output: OutputBatch, shared: Slot[SharedBlock]) -> tuple[OutputBatch, Slot[SharedBlock]]:
+        """Return an output of a shared slot in one of its own. This takes the shared one back."""
+        slot = self.pool.allocate(shared.memory.nbytes)
+        slot.memory.array[: shared.memory.nbytes] = shared.memory.array
+        shared.discard()
+        return replace(output, slot=slot.number, nbytes=slot.memory.nbytes, private=False), slot
 
     def _stage_cpu(self, output: TensorListCPU) -> _StagedOutput:
         slot, offset = _slot_of(output)

@@ -85,7 +85,7 @@ class SlotView:
         #: The control page: a byte for each slot.
         self.page = control.array
         control.close()
-        self._mappings: dict[int, npt.NDArray[np.uint8]] = {}
+        self._mappings: dict[int, npt.NDArray[np.uint8] | None] = {}  # None: mapped for one loan at a time
         self._device_id = device_id
         self._pinned: dict[int, PinnedMemory | None] = {}
 
@@ -120,12 +120,12 @@ class SlotView:
             pointers = memory.ctypes.data + table[:, 0]
             samples = Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
             batch = TensorListCPU.from_table(samples, [memory], layout=output.layout)
-        batch.pinned = self.is_pinned(output.slot)
+        batch.pinned = self.is_pinned(output)
         return batch
 
-    def is_pinned(self, slot: int) -> bool:
-        """Return whether the memory of a slot is registered with CUDA."""
-        return self._pinned.get(slot) is not None
+    def is_pinned(self, output: OutputBatch) -> bool:
+        """Return whether the memory of an output is registered with CUDA."""
+        return not output.private and self._pinned.get(output.slot) is not None
 
     @property
     def lends_many(self) -> bool:
@@ -144,9 +144,13 @@ class SlotView:
             close_all([fd] if fd >= 0 else [])
             raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")
         try:
-            if output.attach:
-                self._attach(output, fd)
-            mapping = self._mappings.get(output.slot)
+            mapping: npt.NDArray[np.uint8] | None
+            if output.private:
+                mapping = self._map_privately(output, fd)
+            else:
+                if output.attach:
+                    self._attach(output, fd)
+                mapping = self._mappings.get(output.slot)
             if mapping is None:
                 raise ProtocolError(f"slot {output.slot} is not attached")
         except BaseException:  # the server assumes that the slot is mapped here: make it give up the slot
@@ -156,11 +160,12 @@ class SlotView:
 
     def _attach(self, output: OutputBatch, fd: int) -> None:
         self.detach([output.slot])  # an older slot of this number
-        if fd < 0:
-            raise ProtocolError("a new slot came without its descriptor")
-        block = SharedBlock.attach(fd, output.nbytes)
-        self._map(output.slot, block.array)
-        block.close()
+        self._map(output.slot, _mapped(output, fd))
+
+    def _map_privately(self, output: OutputBatch, fd: int) -> npt.NDArray[np.uint8]:
+        """Return a slot's memory that other processes have, too; nobody sees what is written to it here."""
+        self._mappings.setdefault(output.slot, None)
+        return _mapped(output, fd, private=True)
 
     def _map(self, slot: int, memory: npt.NDArray[np.uint8]) -> None:
         pinned = None
@@ -179,6 +184,16 @@ class SlotView:
         """Unmap all slots. Arrays over them stay valid."""
         self._mappings.clear()
         self._pinned.clear()
+
+
+def _mapped(output: OutputBatch, fd: int, private: bool = False) -> npt.NDArray[np.uint8]:
+    """Return the memory of a descriptor, which this function owns."""
+    if fd < 0:
+        raise ProtocolError("a new slot came without its descriptor")
+    block = SharedBlock.attach(fd, output.nbytes, private=private)
+    memory = block.array
+    block.close()
+    return memory
 
 
 def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: bool) -> list[list[int]]:

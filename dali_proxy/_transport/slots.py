@@ -1,6 +1,7 @@
 """The server's memory for results: slots that the server lends to a consumer until it drops its tensors.
 
-A slot is lent to one consumer at a time. The consumer returns it with one plain byte store into a control page that it
+A slot is lent to one consumer at a time, or shared by several, each of which maps it so that what it writes is its own.
+A consumer returns a slot with one plain byte store into a control page that it
 shares with the server, because finalizers return slots, and they may neither lock nor send. The byte is the generation
 of the loan, so it identifies the loan that is over. With the `RETIRED` bit, the memory must not be used again.
 """
@@ -60,20 +61,23 @@ class Slot(Generic[M]):
         number: slot number in messages.
         memory: its memory, of at least the requested size.
         array: ``uint8[nbytes]`` to write to, of the requested size; None if the memory isn't on the CPU.
+        holds: number of loans, and of results that may still be lent; guarded by the pool's lock.
+        is_retired: whether the memory mustn't be used again, because a loan has ended like that.
     """
 
-    __slots__ = ("array", "idle_at", "idle_since", "memory", "number", "pool")
+    __slots__ = ("array", "holds", "idle_at", "idle_since", "is_retired", "memory", "number", "pool")
 
     def __init__(self, pool: SlotPool[M], number: int, memory: M) -> None:
         self.pool = pool
         self.number = number
         self.memory = memory
         self.array: npt.NDArray[np.uint8] | None = None
+        self.holds, self.is_retired = 0, False
         self.idle_at = 0  # the pool's count of allocations when it became idle
         self.idle_since = 0.0  # time at which it did
 
     def discard(self) -> None:
-        """Return a slot to its pool that was allocated and never lent."""
+        """Return a slot to its pool that was allocated or shared, and not lent."""
         self.pool.give_back(self)
 
 
@@ -166,15 +170,21 @@ class SlotPool(Generic[M]):
             time.sleep(_GLANCE)
         if slot is None:
             slot = self._make_slot(number, nbytes)
+        slot.holds, slot.is_retired = 1, False
         memory: Any = slot.memory
         if isinstance(memory, SharedBlock):
             slot.array = memory.array[:nbytes]
         return slot
 
     def give_back(self, slot: Slot[M]) -> None:
-        """Take back a slot that was never lent. Do nothing once the pool is closed."""
+        """Take back a slot that was never lent, or was shared. Do nothing once the pool is closed."""
         with self._lock:
             self._take_back(slot)
+
+    def share(self, slot: Slot[M]) -> None:
+        """Let a slot that isn't lent yet be lent, or discarded, once more."""
+        with self._lock:
+            slot.holds += 1
 
     def abandon(self, slot: Slot[M]) -> None:
         """Take back a slot later. This takes no lock, so finalizers may call it."""
@@ -226,8 +236,13 @@ class SlotPool(Generic[M]):
             self._idle.clear()
             self._abandoned.clear()
 
-    def lend(self, slot: Slot[M], borrower: Borrower[M]) -> tuple[int, bool]:
+    def lend(self, slot: Slot[M], borrower: Borrower[M], private: bool = False) -> tuple[int, bool]:
         """Lend an allocated slot. Return the generation of the loan, and whether the slot is new to the borrower.
+
+        Args:
+            slot: the slot.
+            borrower: the account of the consumer.
+            private: whether the consumer maps the memory for this loan only, because other consumers get it, too.
 
         Raises:
             IPCError: too many slots are lent, the borrower is gone, or (a bug) the slot can't be lent.
@@ -240,9 +255,11 @@ class SlotPool(Generic[M]):
                 )
             if borrower not in self._borrowers:
                 raise IPCError("the consumer is gone")
-            if self._slots.get(number) is not slot or slot in self._idle or self._is_lent(slot):
+            if self._slots.get(number) is not slot or slot in self._idle or slot.holds <= self._loans(slot):
                 raise IPCError(f"slot {number} can't be lent: it is idle, already lent or abandoned")
-            attach = borrower.attached.get(number) is not slot
+            if borrower.generations[number]:
+                raise IPCError(f"slot {number} is already lent to this consumer")
+            attach = not private and borrower.attached.get(number) is not slot
             if attach:
                 borrower.attached[number] = slot
                 if number in borrower.detached:  # attaching the new slot replaces the old one
@@ -252,17 +269,17 @@ class SlotPool(Generic[M]):
             borrower.page[number] = 0
             borrower.generations[number] = generation
             slot.array = None
-            return generation, attach
+            return generation, attach or private
 
     def recall(self, slot: Slot[M], borrower: Borrower[M], attached: bool) -> None:
         """Take back a loan that the borrower wasn't notified of; detach the slot again if the loan `attached` it."""
         with self._lock:
-            if borrower in self._borrowers and borrower.attached.get(slot.number) is slot:
+            if borrower in self._borrowers and self._slots.get(slot.number) is slot:
                 if attached:
-                    del borrower.attached[slot.number]
+                    borrower.attached.pop(slot.number, None)
                     borrower.detached.append(slot.number)  # it may have an older slot of this number
                 borrower.generations[slot.number] = 0
-                self._make_idle(slot)
+                self._release(slot)
 
     def end(self, borrower: Borrower[M]) -> None:
         """Close a borrower's account. The slots that it holds aren't reused: its tensors may live on."""
@@ -272,7 +289,7 @@ class SlotPool(Generic[M]):
             self._sweep()
             self._borrowers.remove(borrower)
             for number in np.flatnonzero(borrower.generations).tolist():
-                self._give_up(self._slots[number])
+                self._release(self._slots[number], retire=True)
             for slot in [each for each in self._idle if borrower.attached.get(each.number) is each]:
                 if self._is_used is not None and self._is_used(slot.memory):  # forever, if the consumer died
                     self._idle.remove(slot)
@@ -289,27 +306,32 @@ class SlotPool(Generic[M]):
             page = borrower.page[: self._next_number]
             for number in _returned(generations, page, self._next_number, RETIRED):
                 generations[number] = 0
-                slot = self._slots[number]
-                if page[number] & RETIRED:
-                    self._give_up(slot)
-                else:
-                    self._make_idle(slot)
+                self._release(self._slots[number], retire=bool(page[number] & RETIRED))
         for slot, borrowers in list(self._leaving.items()) if self._leaving else ():
             if all(each not in self._borrowers or each.page[slot.number] == RETIRED for each in borrowers):
                 del self._leaving[slot]
                 self._forget(slot)
 
     def _take_back(self, slot: Slot[M]) -> None:
-        if self._slots.get(slot.number) is slot and slot not in self._idle and not self._is_lent(slot):
-            self._make_idle(slot)
+        if self._slots.get(slot.number) is slot and slot not in self._idle and slot.holds > self._loans(slot):
+            self._release(slot)
 
-    def _is_lent(self, slot: Slot[M]) -> bool:
+    def _loans(self, slot: Slot[M]) -> int:
         number = slot.number
-        if number < CONTROL_NBYTES:
-            for borrower in self._borrowers:
-                if borrower.generations[number]:
-                    return True
-        return False
+        if number >= CONTROL_NBYTES:
+            return 0
+        return sum([1 for borrower in self._borrowers if borrower.generations[number]])
+
+    def _release(self, slot: Slot[M], retire: bool = False) -> None:
+        """End a loan, or a result that wasn't lent. The last one makes the slot idle, or frees it."""
+        slot.is_retired |= retire
+        slot.holds -= 1
+        if slot.holds > 0:
+            return
+        if slot.is_retired:
+            self._give_up(slot)
+        else:
+            self._make_idle(slot)
 
     def _make_idle(self, slot: Slot[M]) -> None:
         slot.array = None

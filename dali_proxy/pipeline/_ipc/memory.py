@@ -21,6 +21,7 @@ from dali_proxy.pipeline._ipc.signals import finalizer
 _HAVE_MEMFD = hasattr(os, "memfd_create")
 # The size never changes: access to a page of a file that the peer has shrunk would kill this process with SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if _HAVE_MEMFD else 0
+_NORESERVE = 0x4000  # MAP_NORESERVE, which Python's mmap doesn't name
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,11 +40,12 @@ class _Mapping:
     thousand batches would run out of descriptors.
     """
 
-    def __init__(self, fd: int, nbytes: int, writable: bool) -> None:
+    def __init__(self, fd: int, nbytes: int, writable: bool, private: bool) -> None:
         self._nbytes = nbytes
         self._address = 0
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        address = _libc.mmap(None, nbytes, access, mmap.MAP_SHARED, fd, 0)
+        kind = mmap.MAP_PRIVATE | _NORESERVE if private else mmap.MAP_SHARED
+        address = _libc.mmap(None, nbytes, access, kind, fd, 0)
         if address is None or address == _MAP_FAILED:
             code = ctypes.get_errno()
             raise IPCError(f"couldn't map {nbytes} bytes of shared memory: {os.strerror(code)}")
@@ -83,11 +85,11 @@ class SharedBlock(Closing):
 
     __slots__ = ("_fd", "address", "array", "nbytes")
 
-    def __init__(self, fd: int, nbytes: int, *, writable: bool = True) -> None:
+    def __init__(self, fd: int, nbytes: int, *, writable: bool = True, private: bool = False) -> None:
         self._fd = fd
         self.nbytes = nbytes
         try:
-            self.array: npt.NDArray[np.uint8] = np.asarray(_Mapping(fd, nbytes, writable))
+            self.array: npt.NDArray[np.uint8] = np.asarray(_Mapping(fd, nbytes, writable, private))
             self.address = int(self.array.ctypes.data)
         except BaseException:
             self.close()
@@ -116,8 +118,14 @@ class SharedBlock(Closing):
         return cls(fd, nbytes)
 
     @classmethod
-    def attach(cls, fd: int, nbytes: int, *, writable: bool = True) -> SharedBlock:
+    def attach(cls, fd: int, nbytes: int, *, writable: bool = True, private: bool = False) -> SharedBlock:
         """Map a block that another process created. Owns `fd` from now on, even if it raises.
+
+        Args:
+            fd: its descriptor.
+            nbytes: its size.
+            writable: whether to write to it.
+            private: whether only this process sees what it writes. While others write, it may see that or not.
 
         Raises:
             ProtocolError: `fd` isn't shared memory of exactly `nbytes`, sealed against shrinking and growing.
@@ -127,7 +135,7 @@ class SharedBlock(Closing):
         except BaseException:
             os.close(fd)
             raise
-        return cls(fd, nbytes, writable=writable)
+        return cls(fd, nbytes, writable=writable, private=private)
 
     @property
     def fd(self) -> int:

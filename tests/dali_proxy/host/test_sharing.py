@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dali_proxy import DALIServer, DataLoader
-from dali_proxy._host.requests import Shared
 from dali_proxy._host.sharing import Sharing
+from dali_proxy._host.variant import Variant
 from pipeline import fn, pipeline_def
 from tests.dali_proxy.indexed import IndexDataset
 from tests.waiting import PATIENCE_S, wait_until
@@ -140,14 +140,14 @@ def test_consumer_may_write_to_its_results() -> None:
 def test_rank_that_dies_during_a_shared_batch_costs_the_others_nothing(
     victim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, keep = threading.Event(), Shared.keep
+    gate, stage = threading.Event(), Variant.stage
 
-    def wait_and_keep(shared: Shared, outputs: Any) -> Any:
-        if shared.place[1] == 2:
+    def wait_and_stage(variant: Variant, outputs: Any, key: Any) -> Any:
+        if key.iteration == 2:
             gate.wait(PATIENCE_S)
-        return keep(shared, outputs)
+        return stage(variant, outputs, key)
 
-    monkeypatch.setattr(Shared, "keep", wait_and_keep)
+    monkeypatch.setattr(Variant, "stage", wait_and_stage)
     with DALIServer(noisy(), mode="thread") as server, group(server, 3) as members:
         try:
             for number, each in enumerate(members):
@@ -163,6 +163,17 @@ def test_rank_that_dies_during_a_shared_batch_costs_the_others_nothing(
         others = [each for each in members if each is not members[victim]]
         assert [each.recv() for each in others] == [expected()] * 2
         assert server.stats().errors == 0
+
+
+def test_equal_loops_of_one_process_may_write_to_their_results() -> None:
+    with DALIServer(noisy()) as server, group(server, 1):
+        found: list[Batches] = [[], []]
+        for loops in zip(loader_of(server), loader_of(server), strict=True):
+            for number, (values, indices) in enumerate(loops):
+                found[number] += plain([(values, indices)])
+                values.zero_()
+        assert found == [expected()] * 2
+        assert server.stats().shared == SAMPLES // BATCH
 
 
 def test_error_is_that_of_each_rank() -> None:

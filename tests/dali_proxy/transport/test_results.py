@@ -264,7 +264,7 @@ def test_output_that_cannot_be_mapped_does_not_cost_the_others(publisher, consum
     arrays = [np.full(3, value) for value in range(4)]
     attach = SharedBlock.attach
 
-    def no_memory(fd, nbytes):
+    def no_memory(fd, nbytes, **options):
         os.close(fd)
         monkeypatch.undo()
         raise IPCError("no memory")

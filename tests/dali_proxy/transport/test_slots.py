@@ -28,8 +28,8 @@ class Consumer:
         self.borrower = pool.borrower()
         self.view = SlotView(os.dup(self.borrower.control.fd), CONTROL_NBYTES)
 
-    def get(self, slot, nbytes=100):
-        generation, attach = self.pool.lend(slot, self.borrower)
+    def get(self, slot, nbytes=100, private=False):
+        generation, attach = self.pool.lend(slot, self.borrower, private)
         table = np.array([[0, nbytes]]).tobytes()
         output = OutputBatch(
             device="cpu",
@@ -43,6 +43,7 @@ class Consumer:
             generation=generation,
             nbytes=slot.memory.nbytes,
             attach=attach,
+            private=private,
         )
         return self.view.open(output, iter([os.dup(slot.memory.fd)] if attach else []))
 
@@ -384,6 +385,45 @@ def test_slot_is_lent_once(pool):
     assert pool.stats().idle == 1
     with pytest.raises(IPCError, match="is idle"):
         pool.lend(slot, one.borrower)
+
+
+def test_shared_slot_is_reused_when_all_have_dropped_it(pool):
+    one, two = Consumer(pool), Consumer(pool)
+    slot = filled(pool, 3)
+    pool.share(slot)
+    first, second = one.get(slot, private=True), two.get(slot, private=True)
+    first[:] = 4
+    assert (second == 3).all()
+    del first
+    assert pool.stats().idle == 0
+    del second
+    assert pool.stats().idle == 1
+    assert (one.get(filled(pool, 5)) == 5).all()  # what was written to the private memory is gone
+
+
+def test_shared_slot_of_a_dead_consumer_is_freed_when_the_others_have_dropped_it(pool):
+    one, two = Consumer(pool), Consumer(pool)
+    slot = filled(pool, 3)
+    pool.share(slot)
+    arrays = [one.get(slot, private=True), two.get(slot, private=True)]
+    one.borrower.close()
+    assert pool.stats().slots == 1
+    assert (arrays[1] == 3).all()
+    arrays.pop()
+    assert pool.stats().slots == 0
+
+
+def test_shared_slot_that_is_discarded_stays_lent(pool):
+    consumer = Consumer(pool)
+    slot = filled(pool, 3)
+    pool.share(slot)
+    array = consumer.get(slot, private=True)
+    pool.give_back(slot)
+    assert (array == 3).all()
+    with pytest.raises(IPCError, match="already lent"):
+        pool.lend(slot, consumer.borrower, private=True)
+    del array
+    assert pool.stats().idle == 1
 
 
 def test_consumer_unmaps_the_memory_that_a_recalled_loan_would_have_replaced(pool):

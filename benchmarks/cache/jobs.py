@@ -23,6 +23,7 @@ from benchmarks.cache.files import draw_files
 from benchmarks.cache.tensorsocket_jobs import Received
 from benchmarks.ranks import run_ranks, wait_for_others
 from dali_proxy import DALIServer, DataLoader, Pipeline, fn, types
+from dali_proxy.distributed import set_ranks
 
 #: A server for each job, without a cache and with one; a shared one, for jobs with different seeds or equal ranks.
 #: "tensorsocket" runs if it is installed. All jobs get the same batches, without the last ones.
@@ -107,6 +108,8 @@ class Files(torch.utils.data.Dataset[Any]):
 def run_job(variant: str, folder: str, name: str, epochs: int) -> None:
     """Train as one of the jobs, and print its times."""
     rank = int(os.environ["RANK"])
+    # Jobs are no ranks of one training: else each would draw random numbers of its own, and none would be equal.
+    set_ranks(0)
     generator = torch.Generator().manual_seed(1 if variant == "equal ranks" else rank)
     if variant == "torch":
         dataset = Files(folder)

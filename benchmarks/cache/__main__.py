@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks.cache epochs``, ``gpu``, ``jobs`` or ``policies``."""
+"""The command line: ``python -m benchmarks.cache epochs``, ``disk``, ``gpu``, ``jobs`` or ``policies``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 
 import torch
 
+from benchmarks.cache.disk import measure_disk
 from benchmarks.cache.epochs import PIPELINES, measure_epochs
 from benchmarks.cache.files import KINDS
 from benchmarks.cache.gpu_epochs import ON_GPU, measure_on_gpu
@@ -18,7 +19,7 @@ from benchmarks.cache.policies import measure_policies
 def main() -> int:
     """Measure, and print the figures as JSON."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.cache", description=__doc__)
-    made.add_argument("what", choices=("epochs", "gpu", "jobs", "policies", "job"))
+    made.add_argument("what", choices=("epochs", "disk", "gpu", "jobs", "policies", "job"))
     made.add_argument("--kinds", nargs="+", choices=(*KINDS, "video"), help="kinds of files")
     made.add_argument("--pipelines", nargs="+", choices=tuple(PIPELINES), default=list(PIPELINES), help="pipelines")
     made.add_argument("--files", type=int, default=256, help="number of files; an eighth of it for 4k")
@@ -46,7 +47,8 @@ def main() -> int:
         if options.what == "jobs":
             results.append(measure_jobs(kind, count, options.jobs, options.epochs, options.rounds, options.variants))
             continue
-        results += [measure_epochs(kind, name, count, options.rounds) for name in options.pipelines]
+        measure = measure_disk if options.what == "disk" else measure_epochs
+        results += [measure(kind, name, count, options.rounds) for name in options.pipelines]
     print(json.dumps(results, indent=2))
     return 0
 

@@ -70,20 +70,20 @@ def _written(content: Bytes, path: str) -> Bytes:
 
 def _measure(name: str, files: Sequence[Bytes], others: Sequence[Bytes], rounds: int) -> dict[str, Any]:
     count = len(files)
-    plain = _make(name, 0)
-    _cost(plain, others)
+    plain = make_pipeline(name, 0)
+    epoch_cost(plain, others)
     times: dict[str, list[float]] = {key: [] for key in _TIMES}
     for _ in range(rounds):
-        cached = _make(name, "4GB")
-        _cost(cached, others)  # its buffers, whose pages would cost as much as the cache
-        times["without"].append(_cost(plain, files))
+        cached = make_pipeline(name, "4GB")
+        epoch_cost(cached, others)  # its buffers, whose pages would cost as much as the cache
+        times["without"].append(epoch_cost(plain, files))
         held = cached._internals.cache
         assert held is not None
         held.pages.wait()  # as when a server has started
         before = held.pages.seconds
-        first = _cost(cached, files)
+        first = epoch_cost(cached, files)
         times["first"].append(first - (held.pages.seconds - before) / count * 1e6)
-        times["second"].append(_cost(cached, files))
+        times["second"].append(epoch_cost(cached, files))
         nbytes = held.report()["cache_bytes"] / (count + len(others))
         times["pages"].append(nbytes * held.pages.seconds / held.pages.done * 1e6)
         cached.close()
@@ -102,7 +102,8 @@ def _measure(name: str, files: Sequence[Bytes], others: Sequence[Bytes], rounds:
     }
 
 
-def _make(name: str, cache: int | str) -> Pipeline:
+def make_pipeline(name: str, cache: Any) -> Pipeline:
+    """Return a pipeline with a cache; see `PIPELINES`."""
     pipe = Pipeline(batch_size=_BATCH, num_threads=2, device_id=None, seed=1, cache=cache)
     with pipe:
         images = PIPELINES[name](fn.external_source(name="encoded"))
@@ -119,7 +120,8 @@ def _orders(count: int) -> Iterator[list[int]]:
     yield from (order[begin : begin + _BATCH] for begin in range(0, count, _BATCH))
 
 
-def _cost(pipe: Pipeline, files: Sequence[Bytes]) -> float:
+def epoch_cost(pipe: Pipeline, files: Sequence[Bytes]) -> float:
+    """Return the microseconds of processor time for an image in an epoch of shuffled files."""
     begin = time.process_time()
     for order in _orders(len(files)):
         pipe.run(encoded=[files[index] for index in order])

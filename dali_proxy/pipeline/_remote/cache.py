@@ -67,9 +67,8 @@ class DiskCache:
         try:
             with open(path, "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
-                content = file.read()
-            stored = memoryview(content)[_HEAD.size :]
-            if _HEAD.unpack_from(content) != (_MARK, len(stored), _checksum(key, stored)):
+                head, content = file.read(_HEAD.size), file.read()
+            if _HEAD.unpack(head) != (_MARK, len(content), _checksum(key, content)):
                 raise ValueError("damaged")
             if time.time() - status.st_mtime > _TOUCH:
                 os.utime(path)
@@ -80,7 +79,7 @@ class DiskCache:
             with suppress(OSError):
                 os.unlink(path)
             return None
-        return content[_HEAD.size :]
+        return content
 
     def put(self, key: str, content: bytes) -> bool:
         """Store the content of a key, unless there is no room for it. Return whether it is stored."""
@@ -177,7 +176,7 @@ class DiskCache:
         return total
 
 
-def _checksum(key: str, content: bytes | memoryview) -> int:
+def _checksum(key: str, content: bytes) -> int:
     return zlib.crc32(content, zlib.crc32(key.encode(errors="surrogateescape")))
 
 

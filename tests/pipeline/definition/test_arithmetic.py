@@ -164,3 +164,23 @@ def test_constant_array_needs_no_other_import() -> None:
     program = "from pipeline.types import Constant; print(Constant([1, 2]).device)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=True)
     assert result.stdout == "cpu\n"
+
+
+def test_operands_are_checked_again_when_their_kind_changes_and_divisors_always() -> None:
+    def numbers(value: int, *shape: int) -> Any:
+        return np.full((2, *shape), value, np.int32)
+
+    over = [numbers(7, 3), numbers(7, 3), numbers(7, 2), numbers(7, 3).astype(np.float32), numbers(7, 3)]
+    under = [numbers(2, 3), numbers(0, 3), numbers(2, 3), numbers(2, 3), numbers(2, 3)]
+    pipe = Pipeline(2, 1, None)
+    with pipe:
+        dividends, divisors = (fn.external_source(source=list(each), batch=True) for each in (over, under))
+        pipe.set_outputs(dividends // divisors)
+    assert pipe.run()[0].as_array().tolist() == [[3] * 3] * 2
+    with pytest.raises(errors.PipelineError, match="division by zero"):
+        pipe.run()
+    with pytest.raises(errors.PipelineError, match="can't be broadcast"):
+        pipe.run()
+    assert pipe.run()[0].as_array().dtype == np.float32
+    assert pipe.run()[0].as_array().tolist() == [[3] * 3] * 2
+    pipe.close()

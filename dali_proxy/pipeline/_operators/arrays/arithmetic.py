@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
 # Dense batches below this size, in bytes, are computed in one call; larger ones sample by sample on all threads.
 _SMALL = 1 << 20
+# Largest number of kinds of operands whose check is remembered.
+_MOST_KINDS = 16
 
 _Dtype = np.dtype[Any]
 
@@ -160,15 +162,16 @@ class _Arithmetic(BatchOperator):
             dtype = self._types.get(dtypes)
             if dtype is None:
                 dtype = self._types[dtypes] = self._compute_type(dtypes)
-            operands = [operand.astype(dtype, copy=False) for operand in operands]
+            operands = [each if each.dtype == dtype else each.astype(dtype) for each in operands]
         with np.errstate(all="ignore"):  # IEEE results as on the GPU: inf and nan, not warnings
             return self._operation.compute(xp, *operands)
 
     def _dense(self, xp: Any, operands: Sequence[Any]) -> Any:
-        ndim = max(operand.ndim for operand in operands)
+        dimensions = [operand.ndim for operand in operands]
+        ndim = max(dimensions)
         aligned = [
-            operand.reshape(operand.shape[:1] + (1,) * (ndim - operand.ndim) + operand.shape[1:])
-            for operand in operands
+            operand if own == ndim else operand.reshape(operand.shape[:1] + (1,) * (ndim - own) + operand.shape[1:])
+            for operand, own in zip(operands, dimensions, strict=True)
         ]
         return self._calculate(xp, aligned)
 
@@ -217,12 +220,24 @@ class _Arithmetic(BatchOperator):
 class ArithmeticCpu(_Arithmetic):
     """Computes small dense batches in one call, others sample by sample on all threads."""
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        #: Layouts of results, by shapes, dtypes and layouts of small dense operands, which are checked once.
+        self._checked: dict[Hashable, str] = {}
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        layout = self._layout([data.layout() for data in inputs], max(data.ndim for data in inputs))
-        self._check_shapes(inputs)
+        arrays = [array for array in [data.small_array() for data in inputs] if array is not None]
+        is_small = len(arrays) == len(inputs) and sum([array.nbytes for array in arrays]) < _SMALL
+        layouts = [data.layout() for data in inputs]
+        key = tuple([(array.shape, array.dtype, layout) for array, layout in zip(arrays, layouts, strict=False)])
+        layout = self._checked.get(key) if is_small else None
+        if layout is None:
+            layout = self._layout(layouts, max(data.ndim for data in inputs))
+            self._check_shapes(inputs)
+            if is_small and len(self._checked) < _MOST_KINDS:
+                self._checked[key] = layout
         self._check_divisor(inputs)
-        arrays = [array for array in (data.small_array() for data in inputs) if array is not None]
-        if len(arrays) == len(inputs) and sum(array.nbytes for array in arrays) < _SMALL:
+        if is_small:
             return [TensorListCPU.from_dense(self._dense(np, arrays), layout)]
         results: list[Any] = [None] * batch.size
 

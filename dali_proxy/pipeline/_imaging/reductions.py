@@ -113,7 +113,8 @@ def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dt
     """Return the sum of terms in 64 bits. Sums for integer results wrap around in the dtype of the result."""
     if dtype.kind != "f":
         wide = np.dtype(np.int64 if dtype.kind == "i" else np.uint64)
-        if reduction.term == "value" and (sums := sum_small(array, axes)) is not None:
+        exact = reduction.term == "value" and array.dtype.kind != "f"  # else each term is rounded
+        if exact and (sums := sum_small(array, axes)) is not None:
             return sums.astype(np.int64).astype(wide).astype(dtype).astype(wide)
         terms = convert(array, wide)
         terms = np.square(terms) if reduction.term == "square" else terms

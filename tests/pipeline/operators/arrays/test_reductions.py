@@ -73,6 +73,13 @@ def test_integers_wrap_around_and_divide_without_a_fraction() -> None:
     compare(graph, unsigned, signed)
 
 
+@pytest.mark.parametrize("count", [9, 400])
+def test_sums_of_floats_for_integer_results_round_each_term(count: int) -> None:
+    values = np.full(count, 0.75, np.float32)
+    (result,) = run_ours(lambda fn, types, x: fn.reductions.sum(x, dtype=types.INT32), [values])
+    assert result.samples[0] == count
+
+
 @pytest.mark.parity
 def test_nan_is_ignored_by_extremes() -> None:
     feed = [np.float32([[np.nan, 1], [3, np.nan]])]

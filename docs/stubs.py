@@ -17,7 +17,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +45,17 @@ _TYPES = {
     Kind.LAYOUT: "str",
     Kind.OBJECT: "Any",
 }
+_COMMON = "**common: Unpack[Common]"
 _IMPORTS = """\
 from builtins import bool as _bool
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from PIL import Image as pil
+from typing_extensions import Unpack
 
-from dali_proxy.pipeline._annotations import Array, Arrays, ConstantLike, Data, Dtype, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes, Str, Strs
+from dali_proxy.pipeline._annotations import Array, Arrays, Common, ConstantLike, Data, Dtype, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes, Str, Strs
 from dali_proxy.pipeline._dynamic.devices import Device
 from dali_proxy.pipeline._dynamic.dtypes import DType
 from dali_proxy.pipeline._dynamic.randomness import RNG
@@ -255,7 +256,8 @@ def _function(schema: OperatorSchema, name: str) -> str:
             ([parameters[0].partition(" =")[0], "num_outputs: int", "**arguments: Any"], several, ""),
         ]
         return "".join("@overload\n" + _declared(f"def {name}(", *form) for form in forms)
-    inputs, arguments = _inputs(schema, "Nodes | ConstantLike", "Input"), _arguments(schema, "DataNode")
+    inputs = _inputs(schema, "Nodes | ConstantLike", "Input")
+    arguments = [*_arguments(schema, "DataNode"), _COMMON]
     result = _result(schema, "Nodes" if schema.inputs else "DataNode", "list[{}]")
     return _overloaded(name, inputs, arguments, result, "list[{}]", _documentation(schema, made))
 
@@ -268,6 +270,8 @@ def _class(schema: OperatorSchema, name: str) -> str:
     if not arguments:
         taken = {each for each, _ in schema.class_parameters}
         rest = [each for each in _arguments(schema, "DataNode") if each.partition(":")[0] not in taken]
+        common = ["name: str | None = None", *(_argument(each, "DataNode") for each in COMMON_ARGUMENTS)]
+        rest += common if "device" in taken else [_COMMON]
         arguments = [*(f"{each}: Any = {value!r}" for each, value in schema.class_parameters), "*", *rest]
     result = "Any" if _handwritten(schema) else _result(schema, "Nodes" if schema.inputs else "DataNode", "list[{}]")[0]
     inputs = _inputs(schema, "Nodes | ConstantLike", "Input")
@@ -292,11 +296,9 @@ def _dynamic_function(schema: OperatorSchema, name: str) -> str:
     if schema.alias_of is not None:
         return _alias(schema, name, "dynamic", schema.alias_of.rpartition(".")[2])
     inputs = _inputs(schema, "Arrays | Data", "Array | Data")
-    own = {each.name for each in COMMON_ARGUMENTS} | {"name"}
-    arguments = [each for each in _arguments(schema, "Array") if each.partition(":")[0] not in own]
-    other = {": DALIDataType": ": Dtype", "device: str": "device: Device | str"}
-    arguments = [reduce(lambda text, old: text.replace(old, other[old]), other, each) for each in arguments]
-    arguments += ["batch_size: int | None = None", *(["rng: RNG | None = None"] if schema.random else [])]
+    arguments = [each.replace(": DALIDataType", ": Dtype") for each in _arguments(schema, "Array")]
+    arguments += ["device: Device | str | None = None", "batch_size: int | None = None"]
+    arguments += ["rng: RNG | None = None"] if schema.random else []
     has_input = bool(schema.inputs) and not schema.inputs[0].optional
     result = _result(schema, "Arrays" if has_input else "Any", "tuple[{}, ...]")
     return _overloaded(name, inputs, arguments, result, "tuple[{}, ...]", _short(schema))
@@ -304,7 +306,7 @@ def _dynamic_function(schema: OperatorSchema, name: str) -> str:
 
 def _reader(schema: OperatorSchema, name: str) -> str:
     """Declare a reader of dynamic mode."""
-    arguments = [each for each in _arguments(schema, "Array") if each.partition(":")[0] not in ("device", "name")]
+    arguments = [*_arguments(schema, "Array"), *(_argument(each, "Array") for each in COMMON_ARGUMENTS)]
     first = ["self", "max_batch_size: int | None = None", "name: str | None = None", "device: Any = None"]
     init = _declared("def __init__(", [*first, "*", "enable_checkpointing: _bool = False", *arguments], "None", "")
     return f"class {name}(Reader):\n" + textwrap.indent(f"{_docstring(_short(schema))}\n{init}", "    ")
@@ -328,9 +330,8 @@ def _inputs(schema: OperatorSchema, first: str, others: str) -> list[str]:
 
 
 def _arguments(schema: OperatorSchema, node: str) -> list[str]:
-    """Return the declarations of the keyword arguments; `node` is the type of values of a batch."""
-    named = [Argument(name, Kind.LAYOUT, "") for name in ("device", "name")]
-    declared = [*sorted(schema.arguments, key=lambda argument: argument.name), *named, *COMMON_ARGUMENTS]
+    """Return the declarations of an operator's own arguments; `node` is the type of values of a batch."""
+    declared = sorted(schema.arguments, key=lambda argument: argument.name)
     return [_argument(each, node) for each in declared if each.name.isidentifier()]
 
 
@@ -389,7 +390,7 @@ def _overloaded(
 def _declared(head: str, parameters: list[str], result: str, doc: str) -> str:
     """Return a declaration, with several parameters on each line."""
     star = parameters.index("*") if "*" in parameters else None
-    if star is not None and any(each.startswith("*") for each in parameters[:star]):
+    if star is not None and any(each.startswith("*") for each in (*parameters[:star], parameters[star + 1])):
         del parameters[star]
     body = ":" if doc else ": ..."
     lines = _wrapped(head, parameters, f") -> {result}{body}")

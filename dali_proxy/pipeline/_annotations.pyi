@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -39,3 +39,12 @@ Floats: TypeAlias = Number | Sequence[float] | npt.NDArray[Any]
 Str: TypeAlias = str | PathLike[str]
 Strs: TypeAlias = Str | Sequence[Str]
 Dtype: TypeAlias = DALIDataType | DType | str | type[Any] | np.dtype[Any]
+
+class Common(TypedDict, total=False):
+    """Arguments that mean the same for all operators of a graph."""
+
+    device: str | None
+    name: str | None
+    bytes_per_sample_hint: Ints | None
+    preserve: bool
+    seed: Int

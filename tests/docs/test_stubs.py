@@ -38,11 +38,15 @@ def test_stub_declares_all_names(package: object) -> None:
         elif isinstance(statement, ast.AnnAssign | ast.Assign):
             declared[ast.unparse(statement).split(":")[0].split(" = ")[0]] = None
     assert set(package.__all__) <= set(declared)
+    types = ast.parse((ROOT / "dali_proxy" / "pipeline" / "_annotations.pyi").read_text(encoding="utf-8"))
+    (fields,) = (each.body for each in types.body if isinstance(each, ast.ClassDef) and each.name == "Common")
+    common = [ast.unparse(each).partition(":")[0] for each in fields if isinstance(each, ast.AnnAssign)]
     checked = 0
     for name, statement in declared.items():
         if isinstance(statement, ast.FunctionDef) and name != "external_source":  # its last overload is short
             given = statement.args
             names = [each.arg for each in (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs) if each]
+            names += common if given.kwarg else []
             assert names == list(inspect.signature(getattr(package, name)).parameters)
             checked += 1
     assert checked > 30 or package in (pipeline.ops, torchvision)

@@ -11,8 +11,8 @@ Example:
 
 from builtins import bool as _bool
 from typing import Any, Literal, overload
-from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints
-from dali_proxy.pipeline._annotations import Str, Strs
+from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints, Str, Strs
 from dali_proxy.pipeline._dynamic.randomness import RNG
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 

@@ -4,8 +4,8 @@
 
 from builtins import bool as _bool
 from typing import Literal
-from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints
-from dali_proxy.pipeline._annotations import Str
+from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints, Str
 from dali_proxy.pipeline._dynamic.devices import Device
 from dali_proxy.pipeline._dynamic.randomness import RNG
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType

@@ -3,7 +3,8 @@
 """Operators of `dali_proxy.pipeline.dynamic.random`."""
 
 from typing import Any
-from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Ints
+from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats
+from dali_proxy.pipeline._annotations import Ints
 from dali_proxy.pipeline._dynamic.devices import Device
 
 from dali_proxy.pipeline._dynamic.randomness import RNG as RNG

@@ -3,8 +3,8 @@
 """Operators of `dali_proxy.pipeline.dynamic.reductions`."""
 
 from builtins import bool as _bool
-from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Int, Ints
-from dali_proxy.pipeline._annotations import Str
+from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Int
+from dali_proxy.pipeline._annotations import Ints, Str
 from dali_proxy.pipeline._dynamic.devices import Device
 
 

@@ -10,8 +10,9 @@ Example:
 
 from builtins import bool as _bool
 from typing import Any, Literal, overload
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes, Str, Strs
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes, Str, Strs
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
@@ -53,8 +54,7 @@ def audio_resample(
     data: Nodes | ConstantLike, /, *, antialias: _bool = True, dtype: DALIDataType | None = None,
     in_rate: Float | DataNode | None = None, out_length: Int | DataNode | None = None,
     out_rate: Float | DataNode | None = None, quality: Float = 50.0, scale: Float | DataNode | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Resamples audio with a sinc filter that has a Hann window.
 
@@ -79,9 +79,7 @@ def audio_resample(
     """
 
 def batch_permutation(
-    *, allow_repetitions: _bool = False, no_fixed_points: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    *, allow_repetitions: _bool = False, no_fixed_points: _bool = False, **common: Unpack[Common],
 ) -> DataNode:
     """Draws a random order of the batch: one number per sample, for the argument `indices` of `permute_batch`.
 
@@ -96,8 +94,7 @@ def batch_permutation(
 
 def bb_flip(
     boxes: Nodes | ConstantLike, /, *, horizontal: Int | DataNode = 1, ltrb: _bool = False,
-    vertical: Int | DataNode = 0, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    vertical: Int | DataNode = 0, **common: Unpack[Common],
 ) -> Nodes:
     """Mirrors boxes whose coordinates are relative to the image, from 0 to 1.
 
@@ -113,9 +110,7 @@ def bb_flip(
 
 def bbox_paste(
     boxes: Nodes | ConstantLike, /, *, ltrb: _bool = False, paste_x: Float | DataNode = 0.5,
-    paste_y: Float | DataNode = 0.5, ratio: Float | DataNode, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    paste_y: Float | DataNode = 0.5, ratio: Float | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Computes the boxes of images that `fn.paste` places on larger canvases.
 
@@ -137,9 +132,7 @@ def bbox_rotate(
     bbox_layout: Literal['xyXY', 'xyWH'] = 'xyXY', bbox_normalized: _bool = True,
     input_shape: Ints | DataNode, keep_size: _bool = False,
     mode: Literal['expand', 'halfway', 'fixed'] = 'expand', remove_threshold: Float = 0.1,
-    shape_layout: str = 'HW', size: Floats | DataNode = (), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    shape_layout: str = 'HW', size: Floats | DataNode = (), **common: Unpack[Common],
 ) -> Any:
     """Computes the boxes of images that `fn.rotate` rotates.
 
@@ -166,8 +159,7 @@ def bbox_rotate(
 def box_encoder(
     boxes: Nodes | ConstantLike, labels: Input, /, *, anchors: Floats, criteria: Float = 0.5,
     means: Floats = (0.0, 0.0, 0.0, 0.0), offset: _bool = False, scale: Float = 1.0,
-    stds: Floats = (1.0, 1.0, 1.0, 1.0), device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    stds: Floats = (1.0, 1.0, 1.0, 1.0), **common: Unpack[Common],
 ) -> list[Nodes]:
     """Assigns boxes and labels to default boxes (anchors), for the training of detectors like SSD.
 
@@ -191,9 +183,7 @@ def box_encoder(
 
 def brightness(
     data: Nodes | ConstantLike, /, *, brightness: Float | DataNode = 1.0,
-    brightness_shift: Float | DataNode = 0.0, dtype: DALIDataType | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    brightness_shift: Float | DataNode = 0.0, dtype: DALIDataType | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Adjusts brightness: brightness_shift * range + brightness * value.
 
@@ -213,8 +203,7 @@ def brightness_contrast(
     data: Nodes | ConstantLike, /, *, brightness: Float | DataNode = 1.0,
     brightness_shift: Float | DataNode = 0.0, contrast: Float | DataNode = 1.0,
     contrast_center: Float | DataNode | None = None, dtype: DALIDataType | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Adjusts contrast, then brightness.
 
@@ -235,10 +224,7 @@ def brightness_contrast(
 
 from dali_proxy.pipeline.fn.readers import caffe2 as caffe2_reader
 from dali_proxy.pipeline.fn.readers import caffe as caffe_reader
-def cast(
-    data: Nodes | ConstantLike, /, *, dtype: DALIDataType, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-) -> Nodes:
+def cast(data: Nodes | ConstantLike, /, *, dtype: DALIDataType, **common: Unpack[Common]) -> Nodes:
     """Converts samples to another dtype. Integers are rounded (halves away from zero) and clamped.
 
     Devices: cpu, gpu.
@@ -249,10 +235,7 @@ def cast(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def cast_like(
-    data: Nodes | ConstantLike, like: Input, /, *, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-) -> Nodes:
+def cast_like(data: Nodes | ConstantLike, like: Input, /, **common: Unpack[Common]) -> Nodes:
     """Converts samples to the dtype of other samples, like `cast`.
 
     Devices: cpu, gpu.
@@ -265,8 +248,7 @@ def cast_like(
 
 def cat(
     input_0: Nodes | ConstantLike, /, *inputs: Input, axis: Int = 0, axis_name: Str | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Joins samples along an existing axis.
 
@@ -282,8 +264,7 @@ def cat(
 
 def clahe(
     data: Nodes | ConstantLike, /, *, bins: Int = 256, clip_limit: Float, luma_only: _bool = True,
-    tiles_x: Int, tiles_y: Int, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    tiles_x: Int, tiles_y: Int, **common: Unpack[Common],
 ) -> Nodes:
     """Equalizes the histogram of each tile of an image, with a limited contrast (CLAHE), as OpenCV does.
 
@@ -305,8 +286,7 @@ from dali_proxy.pipeline.fn.readers import coco as coco_reader
 from dali_proxy.pipeline.fn.random import coin_flip as coin_flip
 def color_space_conversion(
     data: Nodes | ConstantLike, /, *, image_type: DALIImageType, output_type: DALIImageType,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Converts images between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).
 
@@ -323,8 +303,7 @@ def color_twist(
     data: Nodes | ConstantLike, /, *, brightness: Float | DataNode = 1.0, contrast: Float | DataNode = 1.0,
     dtype: DALIDataType | None = None, hue: Float | DataNode = 0.0,
     image_type: DALIImageType = DALIImageType.RGB, saturation: Float | DataNode = 1.0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Rotates the hue and scales saturation, contrast and brightness, by a matrix between RGB channels.
 
@@ -343,8 +322,7 @@ def color_twist(
 
 def constant(
     *, dtype: DALIDataType | None = None, fdata: Floats | None = None, idata: Ints | None = None,
-    layout: str | None = None, shape: Ints | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    layout: str | None = None, shape: Ints | None = None, **common: Unpack[Common],
 ) -> DataNode:
     """Returns the same sample in every batch. A plain number or array can be used instead, as any input.
 
@@ -362,8 +340,7 @@ def constant(
 def contrast(
     data: Nodes | ConstantLike, /, *, contrast: Float | DataNode = 1.0,
     contrast_center: Float | DataNode | None = None, dtype: DALIDataType | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Adjusts contrast: contrast_center + contrast * (value - contrast_center).
 
@@ -380,8 +357,7 @@ def contrast(
 def coord_flip(
     points: Nodes | ConstantLike, /, *, center_x: Float | DataNode = 0.5, center_y: Float | DataNode = 0.5,
     center_z: Float | DataNode = 0.5, flip_x: Int | DataNode = 1, flip_y: Int | DataNode = 0,
-    flip_z: Int | DataNode = 0, layout: str = '', device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    flip_z: Int | DataNode = 0, layout: str = '', **common: Unpack[Common],
 ) -> Nodes:
     """Mirrors points about a centre.
 
@@ -402,8 +378,7 @@ def coord_flip(
 def coord_transform(
     points: Nodes | ConstantLike, /, *, M: Floats | DataNode | None = None,
     MT: Floats | DataNode | None = None, T: Floats | DataNode | None = None,
-    dtype: DALIDataType = DALIDataType.FLOAT, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    dtype: DALIDataType = DALIDataType.FLOAT, **common: Unpack[Common],
 ) -> Nodes:
     """Applies a linear map to points: M * point + T.
 
@@ -418,10 +393,7 @@ def coord_transform(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def copy(
-    data: Nodes | ConstantLike, /, *, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-) -> Nodes:
+def copy(data: Nodes | ConstantLike, /, **common: Unpack[Common]) -> Nodes:
     """Copies samples to new memory.
 
     Devices: cpu, gpu.
@@ -438,8 +410,7 @@ def crop(
     fill_values: Floats = (0.0,), image_type: DALIImageType | None = None,
     out_of_bounds_policy: Literal['error', 'pad', 'constant', 'trim_to_shape', 'edge', 'clamp', 'reflect', 'reflect_1001', 'reflect_101', 'wrap'] = 'error',
     output_dtype: DALIDataType | None = None, rounding: Literal['round', 'truncate'] = 'round',
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Crops windows of a given size out of images, volumes or sequences.
 
@@ -472,8 +443,7 @@ def crop_mirror_normalize(
     out_of_bounds_policy: Literal['error', 'pad', 'constant', 'trim_to_shape'] = 'error',
     output_dtype: DALIDataType | None = None, output_layout: str = 'CHW', pad_output: _bool = False,
     rounding: Literal['round', 'truncate'] = 'round', scale: Float = 1.0, shift: Float = 0.0,
-    std: Floats | DataNode = (1.0,), device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    std: Floats | DataNode = (1.0,), **common: Unpack[Common],
 ) -> Nodes:
     """Crops, mirrors and normalises images, and converts their layout and dtype, in one pass.
 
@@ -509,8 +479,7 @@ def crop_mirror_normalize(
 def debayer(
     data: Nodes | ConstantLike, /, *,
     algorithm: Literal['bilinear_ocv', 'edgeaware_ocv', 'vng_ocv', 'gray_ocv', 'default_npp'] | None = None,
-    blue_position: Ints | DataNode, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    blue_position: Ints | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Computes the colours of images whose pixels have one colour each, in a repeated 2 x 2 tile.
 
@@ -528,9 +497,7 @@ def debayer(
 def dl_tensor_python_function(
     *data: Nodes | ConstantLike, batch_processing: _bool = True, deterministic: _bool = False, function: Any,
     num_outputs: Int = 1, output_layouts: Strs | None = None, parallel: _bool | None = None,
-    synchronize_stream: _bool = True, timeout: Float | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    synchronize_stream: _bool = True, timeout: Float | None = None, **common: Unpack[Common],
 ) -> Any:
     """Runs a Python function on DLPack capsules.
 
@@ -559,9 +526,7 @@ def dl_tensor_python_function(
     """
 
 def dump_image(
-    data: Nodes | ConstantLike, /, *, input_layout: str = 'HWC', suffix: Str = '', device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data: Nodes | ConstantLike, /, *, input_layout: str = 'HWC', suffix: Str = '', **common: Unpack[Common],
 ) -> Nodes:
     """Writes each image to a file in the current folder, and returns the images unchanged.
 
@@ -577,10 +542,7 @@ def dump_image(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def element_extract(
-    data: Nodes | ConstantLike, /, *, element_map: Ints, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-) -> Any:
+def element_extract(data: Nodes | ConstantLike, /, *, element_map: Ints, **common: Unpack[Common]) -> Any:
     """Returns single frames of sequences, with one output for each number in `element_map`.
 
     Devices: cpu, gpu.
@@ -591,10 +553,7 @@ def element_extract(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def equalize(
-    data: Nodes | ConstantLike, /, *, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-) -> Nodes:
+def equalize(data: Nodes | ConstantLike, /, **common: Unpack[Common]) -> Nodes:
     """Equalizes the histogram of each channel and each frame.
 
     Devices: cpu, gpu.
@@ -608,8 +567,7 @@ def erase(
     data: Nodes | ConstantLike, /, *, anchor: Floats | DataNode = (), axes: Ints = (1, 0),
     axis_names: Str = 'HW', centered_anchor: _bool = False, fill_value: Floats | DataNode = (0.0,),
     normalized: _bool = False, normalized_anchor: _bool = False, normalized_shape: _bool = False,
-    shape: Floats | DataNode = (), device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    shape: Floats | DataNode = (), **common: Unpack[Common],
 ) -> Nodes:
     """Erases one or more regions of samples.
 
@@ -633,9 +591,7 @@ def erase(
     """
 
 def expand_dims(
-    data: Nodes | ConstantLike, /, *, axes: Ints, new_axis_names: Str = '', device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data: Nodes | ConstantLike, /, *, axes: Ints, new_axis_names: Str = '', **common: Unpack[Common],
 ) -> Nodes:
     """Adds dimensions of extent 1.
 
@@ -731,8 +687,7 @@ def fast_resize_crop_mirror(
     roi_end: Floats | DataNode | None = None, roi_relative: _bool = False,
     roi_start: Floats | DataNode | None = None, rounding: Literal['round', 'truncate'] = 'round',
     size: Floats | DataNode | None = None, subpixel_scale: _bool = True, temp_buffer_hint: Int = 0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Computes `resize_crop_mirror`, by default without antialiasing. Deprecated in DALI.
 
@@ -778,9 +733,7 @@ def filter(
     data: Nodes | ConstantLike, filter: Input, fill_value: Input | None = None, /, *,
     anchor: Ints | DataNode = (-1,),
     border: Literal['reflect_101', 'reflect101', '101', 'reflect_1001', 'reflect1001', '1001', 'reflect', 'wrap', 'clamp', 'edge', 'constant', 'pad', 'fill'] = 'reflect_101',
-    dtype: DALIDataType | None = None, mode: Literal['same', 'valid'] = 'same', device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    dtype: DALIDataType | None = None, mode: Literal['same', 'valid'] = 'same', **common: Unpack[Common],
 ) -> Nodes:
     """Correlates images with windows, in float32. Unlike in a convolution, the windows aren't flipped.
 
@@ -799,8 +752,7 @@ def filter(
 
 def flip(
     data: Nodes | ConstantLike, /, *, depthwise: Int | DataNode = 0, horizontal: Int | DataNode = 1,
-    vertical: Int | DataNode = 0, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    vertical: Int | DataNode = 0, **common: Unpack[Common],
 ) -> Nodes:
     """Mirrors samples along the chosen dimensions.
 
@@ -816,8 +768,7 @@ def flip(
 
 def full(
     fill_value: Nodes | ConstantLike, /, *, layout: str | None = None, shape: Ints | DataNode = (),
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Returns samples that are filled with given values.
 
@@ -830,11 +781,7 @@ def full(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def full_like(
-    data_like: Nodes | ConstantLike, fill_value: Input, /, *, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
-) -> Nodes:
+def full_like(data_like: Nodes | ConstantLike, fill_value: Input, /, **common: Unpack[Common]) -> Nodes:
     """Returns samples with the shape, dtype and layout of other samples, filled with given values.
 
     Devices: cpu.
@@ -847,8 +794,7 @@ def full_like(
 
 def gaussian_blur(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, sigma: Floats | DataNode = (0.0,),
-    window_size: Ints | DataNode = (0,), device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    window_size: Ints | DataNode = (0,), **common: Unpack[Common],
 ) -> Nodes:
     """Blurs with a Gaussian filter along all axes except frames and channels. Borders are reflected.
 
@@ -866,9 +812,7 @@ def gaussian_blur(
     """
 
 def get_property(
-    data: Nodes | ConstantLike, /, *, key: Literal['layout', 'source_info'], device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data: Nodes | ConstantLike, /, *, key: Literal['layout', 'source_info'], **common: Unpack[Common],
 ) -> Nodes:
     """Returns a property of samples as text, 1-D uint8. `data.property(key)` is the usual way to call it.
 
@@ -883,8 +827,7 @@ def get_property(
 def grid_mask(
     data: Nodes | ConstantLike, /, *, angle: Float | DataNode = 0.0, ratio: Float | DataNode = 0.5,
     shift_x: Float | DataNode = 0.0, shift_y: Float | DataNode = 0.0, tile: Int | DataNode = 100,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Erases a grid of squares, as in https://arxiv.org/abs/2001.04086. Erased pixels are 0.
 
@@ -905,9 +848,7 @@ def grid_mask(
 
 def hsv(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType = DALIDataType.UINT8, hue: Float | DataNode = 0.0,
-    saturation: Float | DataNode = 1.0, value: Float | DataNode = 1.0, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    saturation: Float | DataNode = 1.0, value: Float | DataNode = 1.0, **common: Unpack[Common],
 ) -> Nodes:
     """Rotates the hue and scales saturation and value, by a matrix between RGB channels.
 
@@ -924,8 +865,7 @@ def hsv(
 
 def hue(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, hue: Float | DataNode = 0.0,
-    image_type: DALIImageType = DALIImageType.RGB, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    image_type: DALIImageType = DALIImageType.RGB, **common: Unpack[Common],
 ) -> Nodes:
     """Rotates the hue.
 
@@ -946,8 +886,7 @@ from dali_proxy.pipeline.fn.decoders import image_slice as image_decoder_slice
 def jitter(
     data: Nodes | ConstantLike, /, *, fill_value: Float = 0.0,
     interp_type: DALIInterpType = DALIInterpType.INTERP_NN, mask: Int | DataNode = 1, nDegree: Int = 2,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Takes each pixel from a random position, at most `nDegree` / 2 pixels away from it along x and along y.
 
@@ -964,9 +903,7 @@ def jitter(
     """
 
 def jpeg_compression_distortion(
-    data: Nodes | ConstantLike, /, *, quality: Int | DataNode = 50, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data: Nodes | ConstantLike, /, *, quality: Int | DataNode = 50, **common: Unpack[Common],
 ) -> Nodes:
     """Compresses images as JPEG with 4:2:0 chroma subsampling, and decompresses them.
 
@@ -981,8 +918,7 @@ def jpeg_compression_distortion(
 def laplacian(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, normalized_kernel: _bool = False,
     scale: Floats | DataNode = (1.0,), smoothing_size: Ints | DataNode | None = None,
-    window_size: Ints | DataNode = (3,), device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    window_size: Ints | DataNode = (3,), **common: Unpack[Common],
 ) -> Nodes:
     """Computes the Laplacian: the sum of the second derivatives along all axes except frames and channels.
 
@@ -1003,9 +939,7 @@ def laplacian(
 
 def lookup_table(
     data: Nodes | ConstantLike, /, *, default_value: Float = 0.0, dtype: DALIDataType = DALIDataType.FLOAT,
-    keys: Ints = (), output_dtype: DALIDataType | None = None, values: Floats = (), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    keys: Ints = (), output_dtype: DALIDataType | None = None, values: Floats = (), **common: Unpack[Common],
 ) -> Nodes:
     """Replaces integers by values from a table.
 
@@ -1024,8 +958,7 @@ def lookup_table(
 def mel_filter_bank(
     data: Nodes | ConstantLike, /, *, freq_high: Float = 0.0, freq_low: Float = 0.0,
     mel_formula: Literal['slaney', 'htk'] = 'slaney', nfilter: Int = 128, normalize: _bool = True,
-    sample_rate: Float = 44100.0, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    sample_rate: Float = 44100.0, **common: Unpack[Common],
 ) -> Nodes:
     """Converts spectrograms to mel spectrograms by a bank of triangular filters.
 
@@ -1047,8 +980,7 @@ def mel_filter_bank(
 
 def mfcc(
     data: Nodes | ConstantLike, /, *, axis: Int = 0, dct_type: Int = 2, lifter: Float = 0.0, n_mfcc: Int = 20,
-    normalize: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    normalize: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes mel frequency cepstral coefficients of mel spectrograms: their discrete cosine transform.
 
@@ -1071,8 +1003,7 @@ def multi_paste(
     in_anchors_rel: Floats | DataNode | None = None, in_ids: Ints | DataNode | None = None,
     out_anchors: Ints | DataNode | None = None, out_anchors_rel: Floats | DataNode | None = None,
     output_size: Ints | DataNode | None = None, shapes: Ints | DataNode | None = None,
-    shapes_rel: Floats | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    shapes_rel: Floats | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Pastes regions of images onto a canvas, one after the other. The rest of the canvas is 0.
 
@@ -1099,8 +1030,7 @@ from dali_proxy.pipeline.fn.readers import mxnet as mxnet_reader
 from dali_proxy.pipeline.fn.readers import nemo_asr as nemo_asr_reader
 def nonsilent_region(
     data: Nodes | ConstantLike, /, *, cutoff_db: Float = -60.0, reference_power: Float | None = None,
-    reset_interval: Int = 8192, window_length: Int = 2048, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    reset_interval: Int = 8192, window_length: Int = 2048, **common: Unpack[Common],
 ) -> list[Nodes]:
     """Finds the part of a signal without the silence at its start and end.
 
@@ -1124,8 +1054,7 @@ def normalize(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
     batch: _bool = False, ddof: Int = 0, dtype: DALIDataType = DALIDataType.FLOAT, epsilon: Float = 0.0,
     mean: Float | DataNode | None = None, scale: Float = 1.0, shift: Float = 0.0,
-    stddev: Float | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    stddev: Float | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Computes (data - mean) / stddev * scale + shift. The result is `shift` where all data is the same.
 
@@ -1150,8 +1079,7 @@ from dali_proxy.pipeline.fn.readers import numpy as numpy_reader
 def one_hot(
     data: Nodes | ConstantLike, /, *, axis: Int = -1, axis_name: Str | None = None,
     dtype: DALIDataType = DALIDataType.FLOAT, num_classes: Int = 0, off_value: Float = 0.0,
-    on_value: Float = 1.0, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    on_value: Float = 1.0, **common: Unpack[Common],
 ) -> Nodes:
     """Encodes class numbers. The output has a new axis of `num_classes` elements, one of which is `on_value`.
 
@@ -1172,8 +1100,7 @@ def one_hot(
 
 def ones(
     *, dtype: DALIDataType = DALIDataType.INT32, layout: str | None = None, shape: Ints | DataNode = (),
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> DataNode:
     """Returns samples of ones.
 
@@ -1187,9 +1114,7 @@ def ones(
     """
 
 def ones_like(
-    data_like: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data_like: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Returns samples of ones with the shape, dtype and layout of other samples.
 
@@ -1204,9 +1129,7 @@ def ones_like(
 def optical_flow(
     data: Nodes | ConstantLike, hints: Input | None = None, /, *, enable_external_hints: _bool = False,
     enable_temporal_hints: _bool = False, hint_grid: Int = 4, image_type: DALIImageType = DALIImageType.RGB,
-    output_format: Int | None = None, output_grid: Int = 4, preset: Float = 0.0, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    output_format: Int | None = None, output_grid: Int = 4, preset: Float = 0.0, **common: Unpack[Common],
 ) -> Nodes:
     """Computes the motion of pixels between successive frames.
 
@@ -1233,8 +1156,7 @@ def optical_flow(
 def pad(
     data: Nodes | ConstantLike, /, *, align: Ints | DataNode | None = None, axes: Ints | DataNode = (),
     axis_names: str | None = None, fill_value: Float | DataNode = 0.0, shape: Ints | DataNode | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Pads samples at their end, along chosen axes.
 
@@ -1255,8 +1177,7 @@ def pad(
 def paste(
     data: Nodes | ConstantLike, /, *, fill_value: Ints, min_canvas_size: Float | DataNode = 0.0,
     n_channels: Int = 3, paste_x: Float | DataNode = 0.5, paste_y: Float | DataNode = 0.5,
-    ratio: Float | DataNode, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    ratio: Float | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Pastes images onto larger canvases of one colour.
 
@@ -1277,8 +1198,7 @@ def patchify(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType = DALIDataType.FLOAT,
     mean: Floats | DataNode = (0.0,), merge_size: Int = 1, order: Literal['CTHW', 'THWC'] = 'CTHW',
     patch_size: Int, scale: Float = 1.0, shift: Float = 0.0, std: Floats | DataNode = (1.0,),
-    temporal_patch_size: Int = 1, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    temporal_patch_size: Int = 1, **common: Unpack[Common],
 ) -> Nodes:
     """Divides images and videos into patches, and normalises them: (pixel - mean) / std * scale + shift.
 
@@ -1307,8 +1227,7 @@ def patchify(
 def peek_image_shape(
     encoded: Nodes | ConstantLike, /, *, adjust_orientation: _bool = True,
     dtype: DALIDataType = DALIDataType.INT64, image_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Reads the shapes (height, width, channels) of encoded images from their headers, without decoding.
 
@@ -1322,11 +1241,7 @@ def peek_image_shape(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def per_frame(
-    data: Nodes | ConstantLike, /, *, replace: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
-) -> Nodes:
+def per_frame(data: Nodes | ConstantLike, /, *, replace: _bool = False, **common: Unpack[Common]) -> Nodes:
     """Marks samples as sequences, whose first dimension is the frame. The data stays unchanged.
 
     Use it for arguments of operators that differ from frame to frame, with one value for each frame of the sequence that
@@ -1342,11 +1257,7 @@ def per_frame(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def permute_batch(
-    data: Nodes | ConstantLike, /, *, indices: Ints | DataNode, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
-) -> Nodes:
+def permute_batch(data: Nodes | ConstantLike, /, *, indices: Ints | DataNode, **common: Unpack[Common]) -> Nodes:
     """Returns the samples of the batch in the order of indices, which may repeat and omit samples.
 
     Devices: cpu, gpu.
@@ -1359,8 +1270,7 @@ def permute_batch(
 
 def power_spectrum(
     data: Nodes | ConstantLike, /, *, axis: Int = -1, nfft: Int | None = None, power: Int = 2,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Computes the power spectrum of signals: the squared magnitudes of their Fourier transform.
 
@@ -1379,8 +1289,7 @@ def power_spectrum(
 def preemphasis_filter(
     data: Nodes | ConstantLike, /, *, border: Literal['zero', 'clamp', 'reflect'] = 'clamp',
     dtype: DALIDataType = DALIDataType.FLOAT, preemph_coeff: Float | DataNode = 0.97,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Subtracts from each element its predecessor times a coefficient, which amplifies high frequencies.
 
@@ -1399,8 +1308,7 @@ def preemphasis_filter(
 def python_function(
     *data: Nodes | ConstantLike, batch_processing: _bool = False, deterministic: _bool = False, function: Any,
     num_outputs: Int = 1, output_layouts: Strs | None = None, parallel: _bool | None = None,
-    timeout: Float | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    timeout: Float | None = None, **common: Unpack[Common],
 ) -> Any:
     """Runs a Python function on NumPy arrays, on the GPU on CuPy arrays.
 
@@ -1434,9 +1342,7 @@ def random_bbox_crop(
     input_shape: Ints | DataNode | None = None, ltrb: _bool = True, num_attempts: Int = 1,
     output_bbox_indices: _bool = False, quiet: _bool = False, scaling: Floats = (1.0, 1.0),
     shape_layout: str | None = None, threshold_type: Literal['iou', 'overlap'] = 'iou',
-    thresholds: Floats = (0.0,), total_num_attempts: Int = -1, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    thresholds: Floats = (0.0,), total_num_attempts: Int = -1, **common: Unpack[Common],
 ) -> list[Nodes]:
     """Draws a window of the image that keeps enough of the boxes, and returns these boxes relative to the window.
 
@@ -1472,9 +1378,7 @@ def random_bbox_crop(
 
 def random_crop_generator(
     shapes: Nodes | ConstantLike, /, *, num_attempts: Int = 10, random_area: Floats = (0.08, 1.0),
-    random_aspect_ratio: Floats = (0.75, 1.3333333333333333), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    random_aspect_ratio: Floats = (0.75, 1.3333333333333333), **common: Unpack[Common],
 ) -> list[Nodes]:
     """Draws cropping windows of random area and aspect ratio.
 
@@ -1498,8 +1402,7 @@ def random_resized_crop(
     mag_filter: DALIInterpType | DataNode | None = None, min_filter: DALIInterpType | DataNode | None = None,
     minibatch_size: Int = 32, num_attempts: Int = 10, random_area: Floats = (0.08, 1.0),
     random_aspect_ratio: Floats = (0.75, 1.3333333333333333), size: Ints, temp_buffer_hint: Int = 0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Crops a window of random area and aspect ratio, and resizes it.
 
@@ -1528,9 +1431,7 @@ def random_resized_crop(
 def reinterpret(
     data: Nodes | ConstantLike, shape_input: Input | None = None, /, *, dtype: DALIDataType | None = None,
     layout: str | None = None, rel_shape: Floats | DataNode | None = None,
-    shape: Ints | DataNode | None = None, src_dims: Ints | DataNode | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    shape: Ints | DataNode | None = None, src_dims: Ints | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Reinterprets the bytes of samples as another dtype, and changes their shape and layout.
 
@@ -1550,8 +1451,7 @@ def reinterpret(
 def reshape(
     data: Nodes | ConstantLike, shape_input: Input | None = None, /, *, layout: str | None = None,
     rel_shape: Floats | DataNode | None = None, shape: Ints | DataNode | None = None,
-    src_dims: Ints | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    src_dims: Ints | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Changes the shape and layout of samples. The order of their elements stays the same.
 
@@ -1582,8 +1482,7 @@ def resize(
     roi_end: Floats | DataNode | None = None, roi_relative: _bool = False,
     roi_start: Floats | DataNode | None = None, save_attrs: Literal[False] = False,
     size: Floats | DataNode | None = None, subpixel_scale: _bool = True, temp_buffer_hint: Int = 0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Resizes images.
 
@@ -1630,8 +1529,7 @@ def resize_crop_mirror(
     roi_end: Floats | DataNode | None = None, roi_relative: _bool = False,
     roi_start: Floats | DataNode | None = None, rounding: Literal['round', 'truncate'] = 'round',
     size: Floats | DataNode | None = None, subpixel_scale: _bool = True, temp_buffer_hint: Int = 0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Computes `resize`, `crop` and `flip` in one step.
 
@@ -1675,9 +1573,7 @@ def resize_crop_mirror(
 def roi_random_crop(
     data: Nodes | ConstantLike | None = None, /, *, crop_shape: Ints | DataNode,
     in_shape: Ints | DataNode | None = None, roi_end: Ints | DataNode | None = None,
-    roi_shape: Ints | DataNode | None = None, roi_start: Ints | DataNode, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    roi_shape: Ints | DataNode | None = None, roi_start: Ints | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Draws the position of a window of a given shape that contains as much as possible of a region.
 
@@ -1702,9 +1598,7 @@ def rotate(
     data: Nodes | ConstantLike, /, *, angle: Float | DataNode, axis: Floats | DataNode | None = None,
     dtype: DALIDataType | None = None, fill_value: Float | None = None,
     interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR, keep_size: _bool = False,
-    output_dtype: DALIDataType | None = None, size: Floats | DataNode = (), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    output_dtype: DALIDataType | None = None, size: Floats | DataNode = (), **common: Unpack[Common],
 ) -> Nodes:
     """Rotates images, volumes or sequences about their centre. By default the output holds all pixels.
 
@@ -1726,8 +1620,7 @@ def rotate(
 def saturation(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None,
     image_type: DALIImageType = DALIImageType.RGB, saturation: Float | DataNode = 1.0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Scales the saturation.
 
@@ -1743,9 +1636,7 @@ def saturation(
 
 from dali_proxy.pipeline.fn.readers import sequence as sequence_reader
 def sequence_rearrange(
-    data: Nodes | ConstantLike, /, *, new_order: Ints | DataNode, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data: Nodes | ConstantLike, /, *, new_order: Ints | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Selects frames of sequences, in any order: frame `i` of the output is frame `new_order[i]` of the input.
 
@@ -1759,8 +1650,7 @@ def sequence_rearrange(
 
 def shapes(
     data: Nodes | ConstantLike, /, *, dtype: DALIDataType = DALIDataType.INT64,
-    type: DALIDataType | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    type: DALIDataType | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Returns the shapes of samples as 1-D arrays. `data.shape()` is the usual way to call it.
 
@@ -1781,9 +1671,7 @@ def slice(
     out_of_bounds_policy: Literal['error', 'pad', 'constant', 'trim_to_shape', 'edge', 'clamp', 'reflect', 'reflect_1001', 'reflect_101', 'wrap'] = 'error',
     output_dtype: DALIDataType | None = None, rel_end: Floats | DataNode | None = None,
     rel_shape: Floats | DataNode | None = None, rel_start: Floats | DataNode | None = None,
-    shape: Ints | DataNode | None = None, start: Ints | DataNode | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    shape: Ints | DataNode | None = None, start: Ints | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Slices samples along chosen axes.
 
@@ -1820,8 +1708,7 @@ def smart_resize(
     mag_filter: DALIInterpType | DataNode | None = None, max_pixels: Int | DataNode = 1003520,
     min_filter: DALIInterpType | DataNode | None = None, min_pixels: Int | DataNode = 3136,
     minibatch_size: Int = 32, mode: Literal['nearest', 'largest'] = 'nearest', temp_buffer_hint: Int = 0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Resizes images so that height and width are multiples of `factor`, and the number of pixels is limited.
 
@@ -1849,8 +1736,7 @@ def smart_resize(
 def spectrogram(
     data: Nodes | ConstantLike, /, *, center_windows: _bool = True, layout: str = 'ft',
     nfft: Int | None = None, power: Int = 2, reflect_padding: _bool = True, window_fn: Floats = (),
-    window_length: Int = 512, window_step: Int = 256, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    window_length: Int = 512, window_step: Int = 256, **common: Unpack[Common],
 ) -> Nodes:
     """Computes spectrograms of signals: the power spectra of overlapping windows, float32.
 
@@ -1874,8 +1760,7 @@ def spectrogram(
 def sphere(
     data: Nodes | ConstantLike, /, *, fill_value: Float = 0.0,
     interp_type: DALIInterpType = DALIInterpType.INTERP_NN, mask: Int | DataNode = 1,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Distorts images as if they covered a sphere.
 
@@ -1894,8 +1779,7 @@ def sphere(
 
 def squeeze(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Removes dimensions of extent 1.
 
@@ -1910,8 +1794,7 @@ def squeeze(
 
 def ssd_random_crop(
     images: Nodes | ConstantLike, boxes: Input, labels: Input, /, *, num_attempts: Int = 1,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> list[Nodes]:
     """Crops images at random, and keeps the boxes whose centre is in the window.
 
@@ -1932,8 +1815,7 @@ def ssd_random_crop(
 
 def stack(
     input_0: Nodes | ConstantLike, /, *inputs: Input, axis: Int = 0, axis_name: Str | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Joins samples along a new axis.
 
@@ -1957,9 +1839,7 @@ def tensor_resize(
     roi_end: Floats | DataNode | None = None, roi_relative: _bool = False,
     roi_start: Floats | DataNode | None = None, scales: Floats | DataNode | None = None,
     size_rounding: Literal['round', 'truncate', 'ceil'] = 'round', sizes: Floats | DataNode | None = None,
-    subpixel_scale: _bool = True, temp_buffer_hint: Int = 0, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    subpixel_scale: _bool = True, temp_buffer_hint: Int = 0, **common: Unpack[Common],
 ) -> Nodes:
     """Resizes any axes of arrays, by `sizes` or by `scales`.
 
@@ -1994,8 +1874,7 @@ def tensor_resize(
 from dali_proxy.pipeline.fn.readers import tfrecord as tfrecord_reader
 def to_decibels(
     data: Nodes | ConstantLike, /, *, cutoff_db: Float = -200.0, multiplier: Float = 10.0,
-    reference: Float | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    reference: Float | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Converts magnitudes to decibels: `multiplier` * log10(magnitude / `reference`), float32.
 
@@ -2014,8 +1893,7 @@ def to_decibels(
 from dali_proxy.pipeline.fn.transforms import translation as transform_translation
 def transpose(
     data: Nodes | ConstantLike, /, *, output_layout: str | None = None, perm: Ints | None = None,
-    transpose_layout: _bool = True, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    transpose_layout: _bool = True, **common: Unpack[Common],
 ) -> Nodes:
     """Reorders the dimensions of samples: dimension i of the output is dimension perm[i] of the input.
 
@@ -2036,8 +1914,7 @@ def warp_affine(
     data: Nodes | ConstantLike, mtx: Input | None = None, /, *, dtype: DALIDataType | None = None,
     fill_value: Float | None = None, interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     inverse_map: _bool = True, matrix: Floats | DataNode = (), output_dtype: DALIDataType | None = None,
-    size: Floats | DataNode = (), device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    size: Floats | DataNode = (), **common: Unpack[Common],
 ) -> Nodes:
     """Warps images, volumes or sequences by affine transforms.
 
@@ -2063,8 +1940,7 @@ def water(
     data: Nodes | ConstantLike, /, *, ampl_x: Float = 10.0, ampl_y: Float = 10.0, fill_value: Float = 0.0,
     freq_x: Float = 0.049087, freq_y: Float = 0.049087,
     interp_type: DALIInterpType = DALIInterpType.INTERP_NN, mask: Int | DataNode = 1, phase_x: Float = 0.0,
-    phase_y: Float = 0.0, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    phase_y: Float = 0.0, **common: Unpack[Common],
 ) -> Nodes:
     """Distorts images by waves, as if they were under water.
 
@@ -2088,8 +1964,7 @@ def water(
 
 def zeros(
     *, dtype: DALIDataType = DALIDataType.INT32, layout: str | None = None, shape: Ints | DataNode = (),
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> DataNode:
     """Returns samples of zeros.
 
@@ -2103,9 +1978,7 @@ def zeros(
     """
 
 def zeros_like(
-    data_like: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data_like: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Returns samples of zeros with the shape, dtype and layout of other samples.
 

@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Literal
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes, Str
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes, Str
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType
 
@@ -15,8 +16,7 @@ __all__ = ['audio', 'image', 'image_crop', 'image_random_crop', 'image_slice', '
 def audio(
     encoded: Nodes | ConstantLike, /, *, antialias: _bool = True, downmix: _bool = False,
     dtype: DALIDataType = DALIDataType.FLOAT, quality: Float = 50.0, sample_rate: Float | DataNode = 0.0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> list[Nodes]:
     """Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile.
 
@@ -46,8 +46,7 @@ def image(
     output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
     preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
     split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.
 
@@ -95,8 +94,7 @@ def image_crop(
     palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
     preallocate_width_hint: Int | None = None, rounding: Literal['round', 'truncate'] = 'round',
     split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image.
 
@@ -150,8 +148,7 @@ def image_random_crop(
     preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
     random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
     split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
@@ -207,8 +204,7 @@ def image_slice(
     rel_shape: Floats | DataNode | None = None, rel_start: Floats | DataNode | None = None,
     shape: Ints | DataNode | None = None, split_stages: _bool | None = None,
     start: Ints | DataNode | None = None, use_chunk_allocator: _bool | None = None,
-    use_fast_idct: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    use_fast_idct: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image.
 
@@ -258,8 +254,7 @@ def inflate(
     data: Nodes | ConstantLike, /, *, algorithm: Str = 'LZ4', check_output_size: _bool = False,
     chunk_offsets: Ints | DataNode | None = None, chunk_sizes: Ints | DataNode | None = None,
     dtype: DALIDataType = DALIDataType.UINT8, layout: str = '', sequence_axis_name: str = 'F',
-    shape: Ints | DataNode, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    shape: Ints | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Decompresses arrays.
 
@@ -283,9 +278,7 @@ def inflate(
     """
 
 def numpy(
-    encoded: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    encoded: Nodes | ConstantLike, /, *, dtype: DALIDataType | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.
 
@@ -304,8 +297,7 @@ def video(
     fill_value: Ints = (0,), frames: Ints | DataNode | None = None,
     pad_mode: Literal['none', 'constant', 'edge', 'repeat', 'reflect_1001', 'symmetric', 'reflect_101', 'reflect'] = 'constant',
     sequence_length: Int | DataNode | None = None, start_frame: Int | DataNode | None = None,
-    stride: Int | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    stride: Int | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Decodes frames of videos to FHWC, RGB.
 

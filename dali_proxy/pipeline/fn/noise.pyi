@@ -3,7 +3,8 @@
 """Operators of `dali_proxy.pipeline.fn.noise`."""
 
 from builtins import bool as _bool
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Int, Ints
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float
 from dali_proxy.pipeline._annotations import Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 
@@ -12,8 +13,7 @@ __all__ = ['gaussian', 'salt_and_pepper', 'shot']
 
 def gaussian(
     data: Nodes | ConstantLike, /, *, mean: Float | DataNode = 0.0, stddev: Float | DataNode = 1.0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Adds an independent, normally distributed random number to each value.
 
@@ -30,8 +30,7 @@ def gaussian(
 def salt_and_pepper(
     data: Nodes | ConstantLike, /, *, pepper_val: Float | DataNode | None = None, per_channel: _bool = False,
     prob: Float | DataNode = 0.05, salt_val: Float | DataNode | None = None,
-    salt_vs_pepper: Float | DataNode = 0.5, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    salt_vs_pepper: Float | DataNode = 0.5, **common: Unpack[Common],
 ) -> Nodes:
     """Replaces randomly chosen values by the value of salt or of pepper.
 
@@ -48,11 +47,7 @@ def salt_and_pepper(
         seed (int, default -1): Seed of the operator's random numbers; by default derived from the pipeline's.
     """
 
-def shot(
-    data: Nodes | ConstantLike, /, *, factor: Float | DataNode = 20.0, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
-) -> Nodes:
+def shot(data: Nodes | ConstantLike, /, *, factor: Float | DataNode = 20.0, **common: Unpack[Common]) -> Nodes:
     """Replaces each value by factor * Poisson(value / factor), like a detector that counts events.
 
     Devices: cpu, gpu.

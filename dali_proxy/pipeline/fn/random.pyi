@@ -2,9 +2,9 @@
 
 """Operators of `dali_proxy.pipeline.fn.random`."""
 
-from builtins import bool as _bool
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input
+from dali_proxy.pipeline._annotations import Ints, Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline.types import DALIDataType
 
@@ -14,8 +14,7 @@ __all__ = ['beta', 'choice', 'coin_flip', 'normal', 'uniform']
 def beta(
     shape_like: Nodes | ConstantLike | None = None, /, *, alpha: Float | DataNode = 1.0,
     beta: Float | DataNode = 1.0, dtype: DALIDataType | None = None, shape: Ints | DataNode | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Draws numbers between 0 and 1 from a beta distribution.
 
@@ -33,8 +32,7 @@ def beta(
 
 def choice(
     a: Nodes | ConstantLike, shape_like: Input | None = None, /, *, p: Floats | DataNode | None = None,
-    shape: Ints | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    shape: Ints | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Draws elements of an array. The output has the dtype of the elements.
 
@@ -51,9 +49,7 @@ def choice(
 
 def coin_flip(
     shape_like: Nodes | ConstantLike | None = None, /, *, dtype: DALIDataType | None = None,
-    probability: Float | DataNode = 0.5, shape: Ints | DataNode | None = None, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    probability: Float | DataNode = 0.5, shape: Ints | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Draws 1 with a given probability, else 0.
 
@@ -73,8 +69,7 @@ def coin_flip(
 def normal(
     shape_like: Nodes | ConstantLike | None = None, /, *, dtype: DALIDataType | None = None,
     mean: Float | DataNode = 0.0, shape: Ints | DataNode | None = None, stddev: Float | DataNode = 1.0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Draws numbers from a normal distribution. The GPU version returns the same numbers, except with `shape_like` and the dtype FLOAT: then each device returns those that its `noise.gaussian` adds to that input with the same seed.
 
@@ -93,8 +88,7 @@ def normal(
 def uniform(
     shape_like: Nodes | ConstantLike | None = None, /, *, dtype: DALIDataType | None = None,
     range: Floats | DataNode = (-1.0, 1.0), shape: Ints | DataNode | None = None,
-    values: Floats | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    values: Floats | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Draws numbers from a uniform distribution over a half-open range, or over a list of values.
 

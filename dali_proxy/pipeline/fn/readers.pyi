@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal, overload
-from dali_proxy.pipeline._annotations import Float, Floats, Int, Ints
-from dali_proxy.pipeline._annotations import Str, Strs
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints, Str, Strs
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
@@ -20,9 +21,7 @@ def caffe(
     label_available: _bool = True, lazy_init: _bool = False, num_shards: Int = 1,
     pad_last_batch: _bool = False, path: Strs, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False,
     read_ahead: _bool = False, shard_id: Int = 0, skip_cached_images: _bool = False,
-    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> list[DataNode]:
     """Reads images and labels from LMDB databases of Caffe.
 
@@ -56,8 +55,7 @@ def caffe2(
     num_labels: Int = 1, num_shards: Int = 1, pad_last_batch: _bool = False, path: Strs,
     prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
     shard_id: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-    tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> list[DataNode]:
     """Reads images, labels and other arrays from LMDB databases of Caffe2.
 
@@ -106,9 +104,7 @@ def coco(
     save_preprocessed_annotations: _bool = False, save_preprocessed_annotations_dir: Str | None = None,
     shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
     size_threshold: Float = 0.1, skip_cached_images: _bool = False, skip_empty: _bool = False,
-    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> list[DataNode]:
     """Reads images and their annotated objects from a dataset in COCO's format.
 
@@ -171,9 +167,7 @@ def file(
     num_shards: Int = 1, pad_last_batch: _bool = False, prefetch_queue_depth: Int = 1,
     random_shuffle: _bool = False, read_ahead: _bool = False, shard_id: Int = 0,
     shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False,
-    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> list[DataNode]:
     """Reads files and their labels.
 
@@ -216,8 +210,7 @@ def mxnet(
     prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
     shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
     skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-    use_o_direct: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    use_o_direct: _bool = False, **common: Unpack[Common],
 ) -> list[DataNode]:
     """Reads images and labels from RecordIO files of MXNet.
 
@@ -257,8 +250,7 @@ def nemo_asr(
     read_ahead: _bool = False, read_idxs: _bool = False, read_sample_rate: _bool = True,
     read_text: _bool = True, sample_rate: Float = -1.0, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
     shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-    tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> list[DataNode]:
     """Reads speech and its transcripts, as listed by manifests of NVIDIA NeMo.
 
@@ -312,9 +304,7 @@ def numpy(
     roi_axes: Ints = (), roi_end: Ints | DataNode | None = None, roi_shape: Ints | DataNode | None = None,
     roi_start: Ints | DataNode | None = None, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
     shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-    tensor_init_bytes: Int = 1048576, use_o_direct: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    tensor_init_bytes: Int = 1048576, use_o_direct: _bool = False, **common: Unpack[Common],
 ) -> DataNode:
     """Reads arrays from .npy files, or regions of them.
 
@@ -364,8 +354,7 @@ def sequence(
     prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
     sequence_length: Int, shard_id: Int = 0, skip_cached_images: _bool = False, step: Int = 1,
     stick_to_shard: _bool = False, stride: Int = 1, tensor_init_bytes: Int = 1048576,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> DataNode:
     """Reads sequences of frames from image files.
 
@@ -402,8 +391,7 @@ def tfrecord(
     prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
     shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
     skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-    use_o_direct: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    use_o_direct: _bool = False, **common: Unpack[Common],
 ) -> Any:
     """Reads features of TensorFlow's examples from TFRecord files.
 
@@ -462,8 +450,7 @@ def video(
     pad_sequences: _bool = False, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False,
     read_ahead: _bool = False, sequence_length: Int, shard_id: Int = 0, skip_cached_images: _bool = False,
     skip_vfr_check: _bool = False, step: Int = -1, stick_to_shard: _bool = False, stride: Int = 1,
-    tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> DataNode:
     """Reads sequences of frames from videos, FHWC.
 
@@ -527,9 +514,7 @@ def video_resize(
     roi_start: Floats | DataNode | None = None, sequence_length: Int, shard_id: Int = 0,
     size: Floats | DataNode | None = None, skip_cached_images: _bool = False, skip_vfr_check: _bool = False,
     step: Int = -1, stick_to_shard: _bool = False, stride: Int = 1, subpixel_scale: _bool = True,
-    temp_buffer_hint: Int = 0, tensor_init_bytes: Int = 1048576, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    temp_buffer_hint: Int = 0, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
 ) -> DataNode:
     """Reads sequences of frames from videos, FHWC, and resizes them.
 
@@ -597,8 +582,7 @@ def webdataset(
     paths: Strs, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
     shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
     skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Any:
     """Reads samples of several files from tar archives.
 

@@ -3,8 +3,9 @@
 """Operators of `dali_proxy.pipeline.fn.reductions`."""
 
 from builtins import bool as _bool
-from dali_proxy.pipeline._annotations import ConstantLike, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes, Str
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes, Str
 from dali_proxy.pipeline.types import DALIDataType
 
 
@@ -12,8 +13,7 @@ __all__ = ['max', 'mean', 'mean_square', 'min', 'rms', 'std_dev', 'sum', 'varian
 
 def max(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes maxima along axes; NaN is ignored.
 
@@ -29,9 +29,7 @@ def max(
 
 def mean(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    dtype: DALIDataType | None = None, keep_dims: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    dtype: DALIDataType | None = None, keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes means along axes.
 
@@ -48,9 +46,7 @@ def mean(
 
 def mean_square(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    dtype: DALIDataType | None = None, keep_dims: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    dtype: DALIDataType | None = None, keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes means of squares along axes.
 
@@ -67,8 +63,7 @@ def mean_square(
 
 def min(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes minima along axes; NaN is ignored.
 
@@ -84,9 +79,7 @@ def min(
 
 def rms(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    dtype: DALIDataType | None = None, keep_dims: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    dtype: DALIDataType | None = None, keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes roots of the means of squares along axes.
 
@@ -103,8 +96,7 @@ def rms(
 
 def std_dev(
     data: Nodes | ConstantLike, mean: Input, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    ddof: Int = 0, keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    ddof: Int = 0, keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes roots of the means of the squared differences from a given mean along axes.
 
@@ -122,9 +114,7 @@ def std_dev(
 
 def sum(
     data: Nodes | ConstantLike, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    dtype: DALIDataType | None = None, keep_dims: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    dtype: DALIDataType | None = None, keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes sums along axes.
 
@@ -141,8 +131,7 @@ def sum(
 
 def variance(
     data: Nodes | ConstantLike, mean: Input, /, *, axes: Ints | None = None, axis_names: Str | None = None,
-    ddof: Int = 0, keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    ddof: Int = 0, keep_dims: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Computes means of the squared differences from a given mean along axes.
 

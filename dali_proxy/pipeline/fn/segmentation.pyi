@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Literal
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 
 
@@ -13,8 +14,7 @@ __all__ = ['random_mask_pixel', 'random_object_bbox', 'select_masks']
 
 def random_mask_pixel(
     mask: Nodes | ConstantLike, /, *, foreground: Int | DataNode = 0, threshold: Float | DataNode = 0.0,
-    value: Int | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    value: Int | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Draws a pixel of a mask: one of the foreground, or any.
 
@@ -38,8 +38,7 @@ def random_object_bbox(
     foreground_prob: Float | DataNode = 1.0,
     format: Literal['anchor_shape', 'start_end', 'box'] = 'anchor_shape', ignore_class: _bool = False,
     k_largest: Int | None = None, output_class: _bool = False, threshold: Ints | DataNode | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> list[Nodes]:
     """Draws an object of a segmentation map, and returns its bounding box.
 
@@ -67,8 +66,7 @@ def random_object_bbox(
 
 def select_masks(
     mask_ids: Nodes | ConstantLike, polygons: Input, vertices: Input, /, *, reindex_masks: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> list[Nodes]:
     """Selects the polygons of masks, in the order of `mask_ids`.
 

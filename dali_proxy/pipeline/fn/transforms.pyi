@@ -3,7 +3,8 @@
 """Operators of `dali_proxy.pipeline.fn.transforms`."""
 
 from builtins import bool as _bool
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
 from dali_proxy.pipeline._annotations import Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 
@@ -12,8 +13,7 @@ __all__ = ['combine', 'crop', 'rotation', 'scale', 'shear', 'translation']
 
 def combine(
     input_0: Nodes | ConstantLike, input_1: Input, /, *inputs: Input, reverse_order: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Combines transforms into one that applies them in the order of the inputs.
 
@@ -31,8 +31,7 @@ def crop(
     input: Nodes | ConstantLike | None = None, /, *, absolute: _bool = False,
     from_end: Floats | DataNode = (1.0,), from_start: Floats | DataNode = (0.0,),
     reverse_order: _bool = False, to_end: Floats | DataNode = (1.0,), to_start: Floats | DataNode = (0.0,),
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Returns a transform that maps one box to another, for example a window to the whole image.
 
@@ -54,8 +53,7 @@ def crop(
 def rotation(
     input: Nodes | ConstantLike | None = None, /, *, angle: Float | DataNode,
     axis: Floats | DataNode | None = None, center: Floats | DataNode | None = None,
-    reverse_order: _bool = False, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    reverse_order: _bool = False, **common: Unpack[Common],
 ) -> Nodes:
     """Returns a transform that rotates points: from x to y in the plane, about an axis in space.
 
@@ -74,9 +72,7 @@ def rotation(
 
 def scale(
     input: Nodes | ConstantLike | None = None, /, *, center: Floats | DataNode | None = None,
-    ndim: Int | None = None, reverse_order: _bool = False, scale: Floats | DataNode,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    ndim: Int | None = None, reverse_order: _bool = False, scale: Floats | DataNode, **common: Unpack[Common],
 ) -> Nodes:
     """Returns a transform that multiplies coordinates.
 
@@ -96,8 +92,7 @@ def scale(
 def shear(
     input: Nodes | ConstantLike | None = None, /, *, angles: Floats | DataNode | None = None,
     center: Floats | DataNode | None = None, reverse_order: _bool = False,
-    shear: Floats | DataNode | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    shear: Floats | DataNode | None = None, **common: Unpack[Common],
 ) -> Nodes:
     """Returns a transform that shears: it adds multiples of the other coordinates to each coordinate.
 
@@ -116,8 +111,7 @@ def shear(
 
 def translation(
     input: Nodes | ConstantLike | None = None, /, *, offset: Floats | DataNode, reverse_order: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Returns a transform that moves points.
 

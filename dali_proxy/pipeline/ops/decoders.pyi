@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes, Str
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes, Str
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType
@@ -17,9 +18,7 @@ class Audio(OperatorClass):
     """Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile. `fn.decoders.audio` describes the arguments."""
     def __init__(
         self, *, antialias: _bool = True, downmix: _bool = False, dtype: DALIDataType = DALIDataType.FLOAT,
-        quality: Float = 50.0, sample_rate: Float | DataNode = 0.0, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        quality: Float = 50.0, sample_rate: Float | DataNode = 0.0, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> list[Nodes]: ...
 
@@ -36,8 +35,7 @@ class Image(OperatorClass):
         output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
         preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
         split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -57,8 +55,7 @@ class ImageCrop(OperatorClass):
         palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
         preallocate_width_hint: Int | None = None, rounding: Literal['round', 'truncate'] = 'round',
         split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -76,8 +73,7 @@ class ImageRandomCrop(OperatorClass):
         preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
         random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
         split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -98,9 +94,7 @@ class ImageSlice(OperatorClass):
         rel_end: Floats | DataNode | None = None, rel_shape: Floats | DataNode | None = None,
         rel_start: Floats | DataNode | None = None, shape: Ints | DataNode | None = None,
         split_stages: _bool | None = None, start: Ints | DataNode | None = None,
-        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(
         self, encoded: Nodes | ConstantLike, anchor: Input | None = None, shape_input: Input | None = None, /,
@@ -113,17 +107,13 @@ class Inflate(OperatorClass):
         self, *, algorithm: Str = 'LZ4', check_output_size: _bool = False,
         chunk_offsets: Ints | DataNode | None = None, chunk_sizes: Ints | DataNode | None = None,
         dtype: DALIDataType = DALIDataType.UINT8, layout: str = '', sequence_axis_name: str = 'F',
-        shape: Ints | DataNode, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        shape: Ints | DataNode, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
 class Numpy(OperatorClass):
     """Decodes arrays in the format of .npy files. `fn.decoders.numpy` describes the arguments."""
-    def __init__(
-        self, *, dtype: DALIDataType | None = None, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-    ) -> None: ...
+    def __init__(self, *, dtype: DALIDataType | None = None, **common: Unpack[Common]) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
 class Video(OperatorClass):
@@ -135,8 +125,7 @@ class Video(OperatorClass):
         fill_value: Ints = (0,), frames: Ints | DataNode | None = None,
         pad_mode: Literal['none', 'constant', 'edge', 'repeat', 'reflect_1001', 'symmetric', 'reflect_101', 'reflect'] = 'constant',
         sequence_length: Int | DataNode | None = None, start_frame: Int | DataNode | None = None,
-        stride: Int | DataNode | None = None, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        stride: Int | DataNode | None = None, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 

@@ -4,7 +4,8 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from dali_proxy.pipeline._annotations import Int, Ints
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, Int
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
 
@@ -16,8 +17,7 @@ class Video(OperatorClass):
     def __init__(
         self, *, affine: _bool | None = None, blocking: _bool = False,
         last_sequence_policy: Literal['partial', 'pad'] = 'partial', no_copy: _bool = False, sequence_length: Int,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> DataNode: ...
 

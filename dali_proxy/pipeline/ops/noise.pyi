@@ -4,7 +4,8 @@
 
 from builtins import bool as _bool
 from typing import Any
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Int, Ints
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float
 from dali_proxy.pipeline._annotations import Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
@@ -15,9 +16,7 @@ __all__ = ['Gaussian', 'SaltAndPepper', 'Shot']
 class Gaussian(OperatorClass):
     """Adds an independent, normally distributed random number to each value. `fn.noise.gaussian` describes the arguments."""
     def __init__(
-        self, *, mean: Float | DataNode = 0.0, stddev: Float | DataNode = 1.0, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        self, *, mean: Float | DataNode = 0.0, stddev: Float | DataNode = 1.0, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -26,16 +25,12 @@ class SaltAndPepper(OperatorClass):
     def __init__(
         self, *, pepper_val: Float | DataNode | None = None, per_channel: _bool = False,
         prob: Float | DataNode = 0.05, salt_val: Float | DataNode | None = None,
-        salt_vs_pepper: Float | DataNode = 0.5, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        salt_vs_pepper: Float | DataNode = 0.5, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
 class Shot(OperatorClass):
     """Replaces each value by factor * Poisson(value / factor), like a detector that counts events. `fn.noise.shot` describes the arguments."""
-    def __init__(
-        self, *, factor: Float | DataNode = 20.0, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-    ) -> None: ...
+    def __init__(self, *, factor: Float | DataNode = 20.0, **common: Unpack[Common]) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 

@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from dali_proxy.pipeline._annotations import Float, Floats, Int, Ints
-from dali_proxy.pipeline._annotations import Str, Strs
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints, Str, Strs
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
@@ -23,9 +24,7 @@ class Caffe(OperatorClass):
         label_available: _bool = True, lazy_init: _bool = False, num_shards: Int = 1,
         pad_last_batch: _bool = False, path: Strs, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False,
         read_ahead: _bool = False, shard_id: Int = 0, skip_cached_images: _bool = False,
-        stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 
@@ -37,8 +36,7 @@ class Caffe2(OperatorClass):
         num_labels: Int = 1, num_shards: Int = 1, pad_last_batch: _bool = False, path: Strs,
         prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         shard_id: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-        tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 
@@ -57,9 +55,7 @@ class COCO(OperatorClass):
         save_preprocessed_annotations: _bool = False, save_preprocessed_annotations_dir: Str | None = None,
         shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
         size_threshold: Float = 0.1, skip_cached_images: _bool = False, skip_empty: _bool = False,
-        stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 
@@ -73,8 +69,7 @@ class File(OperatorClass):
         prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
         skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 
@@ -86,8 +81,7 @@ class MXNet(OperatorClass):
         prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
         skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-        use_o_direct: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        use_o_direct: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 
@@ -102,8 +96,7 @@ class NemoAsr(OperatorClass):
         read_ahead: _bool = False, read_idxs: _bool = False, read_sample_rate: _bool = True,
         read_text: _bool = True, sample_rate: Float = -1.0, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
         shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-        tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 
@@ -120,9 +113,7 @@ class Numpy(OperatorClass):
         roi_axes: Ints = (), roi_end: Ints | DataNode | None = None, roi_shape: Ints | DataNode | None = None,
         roi_start: Ints | DataNode | None = None, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
         shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-        tensor_init_bytes: Int = 1048576, use_o_direct: _bool = False, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        tensor_init_bytes: Int = 1048576, use_o_direct: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> DataNode: ...
 
@@ -134,8 +125,7 @@ class Sequence(OperatorClass):
         prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         sequence_length: Int, shard_id: Int = 0, skip_cached_images: _bool = False, step: Int = 1,
         stick_to_shard: _bool = False, stride: Int = 1, tensor_init_bytes: Int = 1048576,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> DataNode: ...
 
@@ -147,8 +137,7 @@ class TFRecord(OperatorClass):
         prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
         skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-        use_o_direct: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        use_o_direct: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> Any: ...
 
@@ -166,8 +155,7 @@ class Video(OperatorClass):
         random_shuffle: _bool = False, read_ahead: _bool = False, sequence_length: Int, shard_id: Int = 0,
         skip_cached_images: _bool = False, skip_vfr_check: _bool = False, step: Int = -1,
         stick_to_shard: _bool = False, stride: Int = 1, tensor_init_bytes: Int = 1048576,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> DataNode: ...
 
@@ -192,9 +180,7 @@ class VideoResize(OperatorClass):
         roi_start: Floats | DataNode | None = None, sequence_length: Int, shard_id: Int = 0,
         size: Floats | DataNode | None = None, skip_cached_images: _bool = False, skip_vfr_check: _bool = False,
         step: Int = -1, stick_to_shard: _bool = False, stride: Int = 1, subpixel_scale: _bool = True,
-        temp_buffer_hint: Int = 0, tensor_init_bytes: Int = 1048576, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        temp_buffer_hint: Int = 0, tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> DataNode: ...
 
@@ -207,8 +193,7 @@ class Webdataset(OperatorClass):
         paths: Strs, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
         skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> Any: ...
 

@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any
-from dali_proxy.pipeline._annotations import ConstantLike, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes, Str
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes, Str
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
 from dali_proxy.pipeline.types import DALIDataType
 
@@ -16,8 +17,7 @@ class Max(OperatorClass):
     """Computes maxima along axes; NaN is ignored. `fn.reductions.max` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, keep_dims: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -25,8 +25,7 @@ class Mean(OperatorClass):
     """Computes means along axes. `fn.reductions.mean` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, dtype: DALIDataType | None = None,
-        keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        keep_dims: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -34,8 +33,7 @@ class MeanSquare(OperatorClass):
     """Computes means of squares along axes. `fn.reductions.mean_square` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, dtype: DALIDataType | None = None,
-        keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        keep_dims: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -43,8 +41,7 @@ class Min(OperatorClass):
     """Computes minima along axes; NaN is ignored. `fn.reductions.min` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, keep_dims: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -52,8 +49,7 @@ class Rms(OperatorClass):
     """Computes roots of the means of squares along axes. `fn.reductions.rms` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, dtype: DALIDataType | None = None,
-        keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        keep_dims: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -61,8 +57,7 @@ class StdDev(OperatorClass):
     """Computes roots of the means of the squared differences from a given mean along axes. `fn.reductions.std_dev` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, ddof: Int = 0, keep_dims: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, mean: Input, /, **arguments: Any) -> Nodes: ...
 
@@ -70,8 +65,7 @@ class Sum(OperatorClass):
     """Computes sums along axes. `fn.reductions.sum` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, dtype: DALIDataType | None = None,
-        keep_dims: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        keep_dims: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -79,8 +73,7 @@ class Variance(OperatorClass):
     """Computes means of the squared differences from a given mean along axes. `fn.reductions.variance` describes the arguments."""
     def __init__(
         self, *, axes: Ints | None = None, axis_names: Str | None = None, ddof: Int = 0, keep_dims: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, mean: Input, /, **arguments: Any) -> Nodes: ...
 

@@ -4,7 +4,8 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal, overload
-from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints
+from dali_proxy.pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints
 from dali_proxy.pipeline._dynamic.devices import Device
 from dali_proxy.pipeline.types import DALIImageType, DALIInterpType
 

@@ -4,8 +4,8 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from dali_proxy.pipeline._annotations import Int, Ints
-from dali_proxy.pipeline._annotations import Str, Strs
+from dali_proxy.pipeline._annotations import Int
+from dali_proxy.pipeline._annotations import Ints, Str, Strs
 from dali_proxy.pipeline._dynamic.readers import Reader
 from dali_proxy.pipeline.types import DALIImageType
 

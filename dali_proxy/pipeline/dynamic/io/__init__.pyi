@@ -3,7 +3,8 @@
 """Operators of `dali_proxy.pipeline.dynamic.io`."""
 
 from typing import Literal
-from dali_proxy.pipeline._annotations import Array, Arrays, Data, Float, Floats, Int, Ints
+from dali_proxy.pipeline._annotations import Array, Arrays, Data, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints
 from dali_proxy.pipeline._dynamic.devices import Device
 from dali_proxy.pipeline.types import DALIImageType
 

@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal, overload
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
@@ -24,9 +25,7 @@ from dali_proxy.pipeline.fn import debayer as debayer
 def dilate(
     data: Nodes | ConstantLike, /, *, anchor: Ints | DataNode = (-1, -1),
     border_mode: Literal['constant', 'replicate', 'reflect', 'reflect_101', 'wrap'] = 'constant',
-    iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), **common: Unpack[Common],
 ) -> Nodes:
     """Replaces each pixel by the maximum of a rectangle around it, for each channel.
 
@@ -45,9 +44,7 @@ from dali_proxy.pipeline.fn import equalize as equalize
 def erode(
     data: Nodes | ConstantLike, /, *, anchor: Ints | DataNode = (-1, -1),
     border_mode: Literal['constant', 'replicate', 'reflect', 'reflect_101', 'wrap'] = 'constant',
-    iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), **common: Unpack[Common],
 ) -> Nodes:
     """Replaces each pixel by the minimum of a rectangle around it, for each channel.
 
@@ -65,9 +62,7 @@ def erode(
 from dali_proxy.pipeline.fn import filter as filter
 from dali_proxy.pipeline.fn.decoders import inflate as inflate
 def median_blur(
-    data: Nodes | ConstantLike, /, *, window_size: Ints | DataNode = (3, 3), device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    data: Nodes | ConstantLike, /, *, window_size: Ints | DataNode = (3, 3), **common: Unpack[Common],
 ) -> Nodes:
     """Replaces each pixel by the median of a rectangle around it, for each channel.
 
@@ -86,8 +81,7 @@ from dali_proxy.pipeline.fn import peek_image_shape as peek_image_shape
 def remap(
     data: Nodes | ConstantLike, mapx: Input, mapy: Input, /, *,
     interp: DALIInterpType = DALIInterpType.INTERP_LINEAR,
-    pixel_origin: Literal['corner', 'center'] = 'corner', device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    pixel_origin: Literal['corner', 'center'] = 'corner', **common: Unpack[Common],
 ) -> Nodes:
     """Computes images from positions in other images: the output at (x, y) is the input at (mapx, mapy).
 
@@ -119,8 +113,7 @@ def resize(
     roi_end: Floats | DataNode | None = None, roi_relative: _bool = False,
     roi_start: Floats | DataNode | None = None, save_attrs: Literal[False] = False,
     size: Floats | DataNode | None = None, subpixel_scale: _bool = True, temp_buffer_hint: Int = 0,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """The same as `resize`. In DALI, it is another implementation, for the GPU.
 
@@ -159,8 +152,7 @@ def warp_perspective(
     fill_value: Floats = (), interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     inverse_map: _bool = True, matrix: Floats | DataNode = (),
     pixel_origin: Literal['corner', 'center'] = 'corner', size: Floats | DataNode = (),
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Warps images or sequences by perspective transforms, as OpenCV's `warpPerspective` does.
 

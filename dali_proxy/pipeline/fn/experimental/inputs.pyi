@@ -4,7 +4,8 @@
 
 from builtins import bool as _bool
 from typing import Literal
-from dali_proxy.pipeline._annotations import Int, Ints
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, Int
 from dali_proxy.pipeline._graph.nodes import DataNode
 
 
@@ -13,8 +14,7 @@ __all__ = ['video']
 def video(
     *, affine: _bool | None = None, blocking: _bool = False,
     last_sequence_policy: Literal['partial', 'pad'] = 'partial', no_copy: _bool = False, sequence_length: Int,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> DataNode:
     """Decodes a video in batches of sequences, to FHWC. Feed the video with `Pipeline.feed_input`.
 

@@ -2,10 +2,10 @@
 
 """Operators of `dali_proxy.pipeline.fn.io`."""
 
-from builtins import bool as _bool
 from typing import Literal
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline.types import DALIImageType
 
@@ -18,8 +18,7 @@ def video(
     image_type: DALIImageType = DALIImageType.RGB,
     pad_mode: Literal['none', 'constant', 'edge', 'repeat', 'reflect_1001', 'symmetric', 'reflect_101', 'reflect'] = 'none',
     pool_bytes: Int = 1073741824, times: Floats | DataNode | None = None, tolerance: Float | None = None,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Returns single frames of videos, FHWC, for datasets that ask for frames at random.
 

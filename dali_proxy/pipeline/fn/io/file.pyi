@@ -3,7 +3,8 @@
 """Operators of `dali_proxy.pipeline.fn.io.file`."""
 
 from builtins import bool as _bool
-from dali_proxy.pipeline._annotations import ConstantLike, Int, Ints
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike
 from dali_proxy.pipeline._annotations import Nodes
 
 
@@ -11,8 +12,7 @@ __all__ = ['read']
 
 def read(
     filepaths: Nodes | ConstantLike, /, *, dont_use_mmap: _bool = False, use_o_direct: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    **common: Unpack[Common],
 ) -> Nodes:
     """Reads files on the threads of the CPU stage.
 

@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from dali_proxy.pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints
-from dali_proxy.pipeline._annotations import Nodes
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, ConstantLike, Float, Floats, Input, Int
+from dali_proxy.pipeline._annotations import Ints, Nodes
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
 from dali_proxy.pipeline.types import DALIDataType, DALIImageType, DALIInterpType
@@ -27,9 +28,7 @@ class Dilate(OperatorClass):
     def __init__(
         self, *, anchor: Ints | DataNode = (-1, -1),
         border_mode: Literal['constant', 'replicate', 'reflect', 'reflect_101', 'wrap'] = 'constant',
-        iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -39,9 +38,7 @@ class Erode(OperatorClass):
     def __init__(
         self, *, anchor: Ints | DataNode = (-1, -1),
         border_mode: Literal['constant', 'replicate', 'reflect', 'reflect_101', 'wrap'] = 'constant',
-        iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        iterations: Int = 1, mask_size: Ints | DataNode = (3, 3), **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -49,10 +46,7 @@ from dali_proxy.pipeline.ops import Filter as Filter
 from dali_proxy.pipeline.ops.decoders import Inflate as Inflate
 class MedianBlur(OperatorClass):
     """Replaces each pixel by the median of a rectangle around it, for each channel. `fn.experimental.median_blur` describes the arguments."""
-    def __init__(
-        self, *, window_size: Ints | DataNode = (3, 3), device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-    ) -> None: ...
+    def __init__(self, *, window_size: Ints | DataNode = (3, 3), **common: Unpack[Common]) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
 from dali_proxy.pipeline.ops import OpticalFlow as OpticalFlow
@@ -61,8 +55,7 @@ class Remap(OperatorClass):
     """Computes images from positions in other images: the output at (x, y) is the input at (mapx, mapy). `fn.experimental.remap` describes the arguments."""
     def __init__(
         self, *, interp: DALIInterpType = DALIInterpType.INTERP_LINEAR,
-        pixel_origin: Literal['corner', 'center'] = 'corner', device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        pixel_origin: Literal['corner', 'center'] = 'corner', **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, mapx: Input, mapy: Input, /, **arguments: Any) -> Nodes: ...
 
@@ -80,8 +73,7 @@ class Resize(OperatorClass):
         roi_end: Floats | DataNode | None = None, roi_relative: _bool = False,
         roi_start: Floats | DataNode | None = None, save_attrs: _bool = False,
         size: Floats | DataNode | None = None, subpixel_scale: _bool = True, temp_buffer_hint: Int = 0,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -93,8 +85,7 @@ class WarpPerspective(OperatorClass):
         fill_value: Floats = (), interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
         inverse_map: _bool = True, matrix: Floats | DataNode = (),
         pixel_origin: Literal['corner', 'center'] = 'corner', size: Floats | DataNode = (),
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, mtx: Input | None = None, /, **arguments: Any) -> Nodes: ...
 

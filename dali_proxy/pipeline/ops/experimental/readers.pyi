@@ -4,8 +4,9 @@
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from dali_proxy.pipeline._annotations import Int, Ints
-from dali_proxy.pipeline._annotations import Str, Strs
+from typing_extensions import Unpack
+from dali_proxy.pipeline._annotations import Common, Int
+from dali_proxy.pipeline._annotations import Ints, Str, Strs
 from dali_proxy.pipeline._graph.nodes import DataNode
 from dali_proxy.pipeline._operator_api.operator_class import OperatorClass
 from dali_proxy.pipeline.types import DALIImageType
@@ -22,8 +23,7 @@ class Fits(OperatorClass):
         pad_last_batch: _bool = False, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False,
         read_ahead: _bool = False, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
         shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
-        tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        tensor_init_bytes: Int = 1048576, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> Any: ...
 
@@ -41,8 +41,7 @@ class Video(OperatorClass):
         prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         sequence_length: Int, shard_id: Int = 0, skip_cached_images: _bool = False, step: Int = -1,
         stick_to_shard: _bool = False, stride: Int = 1, tensor_init_bytes: Int = 1048576,
-        uniform_sample: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        uniform_sample: _bool = False, **common: Unpack[Common],
     ) -> None: ...
     def __call__(self, **arguments: Any) -> DataNode: ...
 

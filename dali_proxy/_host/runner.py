@@ -7,7 +7,6 @@ executor's threads, one after the other, and they touch no state of the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from dali_proxy.pipeline._cuda.errors import context_failure
 from dali_proxy.pipeline._executor.depth import Depth
-from dali_proxy.pipeline._executor.statistics import StepTimes
+from dali_proxy.pipeline._executor.statistics import StepTimes, added
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._listing import listed
 from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult, TensorList, as_batch_error
@@ -581,18 +580,12 @@ class HostRunner:
         Args:
             operators: times of the operators of all variants.
         """
-        by_name: dict[str, StepTimes] = {}
-        for times in operators:
-            known = by_name.setdefault(times.name, replace(times, batches=0, seconds=0.0, wall=0.0))
-            known.batches += times.batches
-            known.seconds += times.seconds
-            known.wall += times.wall
         self._scheduler.measure()
         return {
             **self._totals.report(self._scheduler, self.workers.values()),
             "waiting_results": len(self._store),
             "depth_reason": self._depth(self.variant).reason,
-            "operators": {name: times.report() for name, times in by_name.items()},
+            "operators": {times.name: times.report() for times in added(operators)},
         }
 
 

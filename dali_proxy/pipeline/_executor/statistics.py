@@ -6,7 +6,7 @@ import itertools
 import os
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,17 @@ class StepTimes:
     def report(self) -> dict[str, Any]:
         """Return all attributes but the name, as arguments of `dali_proxy.OperatorTimes`."""
         return {key: value for key, value in vars(self).items() if key != "name"}
+
+
+def added(operators: Iterable[StepTimes]) -> list[StepTimes]:
+    """Return the sums of the costs of operators that have the same name, such as those of several variants."""
+    by_name: dict[str, StepTimes] = {}
+    for times in operators:
+        known = by_name.setdefault(times.name, replace(times, batches=0, seconds=0.0, wall=0.0))
+        known.batches += times.batches
+        known.seconds += times.seconds
+        known.wall += times.wall
+    return list(by_name.values())
 
 
 class _Step:

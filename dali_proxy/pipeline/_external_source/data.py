@@ -12,8 +12,8 @@ from dali_proxy.pipeline._external_source.advice import advice
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline.errors import InputError, PipelineError
-from dali_proxy.pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU, as_host_array
-from dali_proxy.pipeline.tensors.dlpack import CUDA, opened
+from dali_proxy.pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU
+from dali_proxy.pipeline.tensors.dlpack import CUDA, as_host_array, opened
 from dali_proxy.pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from dali_proxy.pipeline.tensors.layout import check_layout
 from dali_proxy.pipeline.types import NO_TYPE, to_dali_type

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dali_proxy.pipeline._kernels.samples import Samples
-from dali_proxy.pipeline.errors import InputError, InputTypeError, RaggedError
+from dali_proxy.pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
 from dali_proxy.pipeline.tensors.formatting import format_batch, format_tensor
 from dali_proxy.pipeline.tensors.layout import check_layout
 from dali_proxy.pipeline.types import NO_TYPE, DALIDataType, to_dali_type, to_numpy_type
@@ -27,6 +27,7 @@ __all__ = [
     "check_count",
     "checked_arrays",
     "dlpack_arrays",
+    "position_of",
     "sample_arrays",
 ]
 
@@ -332,3 +333,18 @@ def _dtype_of_size(new_type: Any, old: DALIDataType) -> np.dtype[Any]:
     if new_type is NO_TYPE or to_numpy_type(new_type).itemsize != to_numpy_type(old).itemsize:
         raise InputError(f"Cannot reinterpret the data as having a different element size: {old!r} as {new_type!r}")
     return to_numpy_type(new_type)
+
+
+def position_of(index: Any, batch: Any) -> int:
+    """Return a sample's index as a number from 0; negative indices count from the end.
+
+    Raises:
+        SampleIndexError: the batch has no such sample.
+        TypeError: the index isn't an integer.
+    """
+    position = operator.index(index)
+    if not -len(batch) <= position < len(batch):
+        raise SampleIndexError(
+            f"{type(batch).__name__} index {position} is out of range for a batch of {len(batch)} samples"
+        )
+    return position % len(batch)

@@ -12,16 +12,17 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels.samples import Samples
-from dali_proxy.pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
+from dali_proxy.pipeline.errors import InputError, InputTypeError, RaggedError
 from dali_proxy.pipeline.tensors.base import (
     TensorBase,
     TensorListBase,
     check_count,
     checked_arrays,
     dlpack_arrays,
+    position_of,
     sample_arrays,
 )
-from dali_proxy.pipeline.tensors.dlpack import opened
+from dali_proxy.pipeline.tensors.dlpack import as_host_array, opened
 from dali_proxy.pipeline.tensors.layout import check_layout, common_layout
 from dali_proxy.pipeline.types import DALIDataType, to_dali_type
 
@@ -34,7 +35,7 @@ _NBYTES = operator.attrgetter("nbytes")
 _PLAIN = {np.ndarray}
 _DTYPES: dict[np.dtype[Any], DALIDataType] = {}  # those that were needed so far
 
-__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
+__all__ = ["Array", "TensorCPU", "TensorListCPU"]
 
 Array = npt.NDArray[Any]
 
@@ -577,33 +578,6 @@ def _joined(samples: Sequence[Array]) -> Array | None:
         return np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # they aren't contiguous, or their dtype has no buffer format
         return None
-
-
-def as_host_array(data: Any) -> Array:
-    """Convert data on the CPU (arrays, DLPack, ``__array__``) to an array, without a copy if possible."""
-    if type(data) is np.ndarray:
-        return data
-    if isinstance(data, bytes | bytearray | memoryview):
-        return np.frombuffer(data, np.uint8)
-    data = opened(data)
-    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
-        return np.from_dlpack(data)
-    return np.asarray(data)
-
-
-def position_of(index: Any, batch: Any) -> int:
-    """Return a sample's index as a number from 0; negative indices count from the end.
-
-    Raises:
-        SampleIndexError: the batch has no such sample.
-        TypeError: the index isn't an integer.
-    """
-    position = operator.index(index)
-    if not -len(batch) <= position < len(batch):
-        raise SampleIndexError(
-            f"{type(batch).__name__} index {position} is out of range for a batch of {len(batch)} samples"
-        )
-    return position % len(batch)
 
 
 def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from dali_proxy.pipeline.errors import InputError
 
-__all__ = ["CUDA", "opened"]
+__all__ = ["CUDA", "as_host_array", "opened"]
 
 CUDA = 2  # kDLCUDA in dlpack.h
 #: Offset of the tensor's description (DLTensor) in the structure of a capsule, by the capsule's name.
@@ -51,3 +54,15 @@ class _Capsule:
 def opened(data: Any) -> Any:
     """Wrap a capsule in an object with ``__dlpack__``; return other data unchanged."""
     return _Capsule(data) if type(data).__name__ == "PyCapsule" else data
+
+
+def as_host_array(data: Any) -> npt.NDArray[Any]:
+    """Convert data on the CPU (arrays, DLPack, ``__array__``) to an array, without a copy if possible."""
+    if type(data) is np.ndarray:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return np.frombuffer(data, np.uint8)
+    data = opened(data)
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
+        return np.from_dlpack(data)
+    return np.asarray(data)

@@ -10,8 +10,15 @@ import numpy as np
 from dali_proxy.pipeline._cuda.streams import existing_stream
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.errors import InputError, RaggedError
-from dali_proxy.pipeline.tensors.base import TensorBase, TensorListBase, check_count, dlpack_arrays, sample_arrays
-from dali_proxy.pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of
+from dali_proxy.pipeline.tensors.base import (
+    TensorBase,
+    TensorListBase,
+    check_count,
+    dlpack_arrays,
+    position_of,
+    sample_arrays,
+)
+from dali_proxy.pipeline.tensors.cpu import TensorCPU, TensorListCPU
 from dali_proxy.pipeline.tensors.dlpack import opened
 from dali_proxy.pipeline.tensors.layout import check_layout, common_layout
 from dali_proxy.pipeline.types import to_dali_type

@@ -13,7 +13,7 @@ from dali_proxy.pipeline._compiler.rules.fused_images import FusedImages
 from dali_proxy.pipeline._compiler.steps.step import Step, Steps
 from dali_proxy.pipeline._concurrency.cost import Cost, Costs, spent
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
-from dali_proxy.pipeline._executor.statistics import Statistics, StepTimes
+from dali_proxy.pipeline._executor.statistics import Statistics, StepTimes, added
 from dali_proxy.pipeline._graph import Graph
 from pipeline import Pipeline, fn, types
 from tests.pipeline.graphs import graph_of
@@ -167,3 +167,11 @@ def test_executions_are_measured_rarely(graph: Graph) -> None:
     runs = [number for number in range(300) if statistics.begin(chain) is not None]
     assert runs == [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
     assert not any(statistics.begin(source) for _ in range(300)), "a single operator doesn't need a separate clock"
+
+
+def test_costs_of_operators_with_one_name_are_added() -> None:
+    """The operators of several variants have the same names; their own counters stay as they are."""
+    first = StepTimes("resize", 2, 1.0, 3.0, "gpu")
+    sums = added([first, StepTimes("flip", 1, 0.5, 0.5), StepTimes("resize", 3, 2.0, 4.0, "gpu")])
+    assert sums == [StepTimes("resize", 5, 3.0, 7.0, "gpu"), StepTimes("flip", 1, 0.5, 0.5)]
+    assert first.batches == 2

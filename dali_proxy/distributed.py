@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
@@ -145,6 +145,7 @@ def shared_server(
     pipeline: Pipeline | Callable[..., Any],
     *,
     num_workers: int | None = None,
+    num_processes: int | Literal["auto"] = "auto",
     placement: Placement | None = None,
     **options: Any,
 ) -> Iterator[DALIServer]:
@@ -160,6 +161,8 @@ def shared_server(
         pipeline: the same pipeline or function of `pipeline.dynamic` on all ranks; the seed of local rank 0 applies.
             Without `num_threads`, it gets the cores of the machine that remain for threads.
         num_workers: number of dataset workers; by default, a quarter of the machine's cores.
+        num_processes: as for `DALIServer`; by default, the server has a process for each rank of the machine, if its
+            pipeline allows that.
         placement: as for `DALIServer`, but not "auto". The default is "consumer" for a pipeline with a `device_id`: the
             server decodes on the CPU, and each rank's GPU runs its own GPU operators.
         **options: other arguments of `DALIServer`, for a function also those of `pipeline.dynamic.trace`.
@@ -189,7 +192,8 @@ def shared_server(
         placement = "server" if pipeline._internals.arguments.device_id is None else "consumer"
     if placement == "auto" or options.get("cluster") is not None or options.get("mode") == "thread":
         raise ArgumentMismatchError('shared_server: placement="auto", cluster= and mode="thread" have one user only')
-    options |= {"placement": placement, "num_workers": shares.num_workers if num_workers is None else num_workers}
+    options |= {"placement": placement, "num_processes": num_processes}
+    options |= {"num_workers": shares.num_workers if num_workers is None else num_workers}
     if ranks.world_size == ranks.local_world_size == 1:
         with DALIServer(pipeline, **options) as server:
             yield server

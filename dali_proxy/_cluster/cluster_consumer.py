@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
 from dali_proxy._cluster.batch_pickle import FetchedTicket
 from dali_proxy._cluster.device_copies import DeviceCopies
 from dali_proxy._cluster.server_pool import ServerPool
+from dali_proxy._common.report_sums import summed
 from dali_proxy._consumer.pending_requests import SentAhead, fresh
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
@@ -16,8 +17,6 @@ from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 from dali_proxy.pipeline._operator_api.trace import Trace
-
-_MEANS = frozenset({"seconds", "depth"})  # of the servers; other numbers are sums
 
 
 class ClusterConsumer:
@@ -100,7 +99,7 @@ class ClusterConsumer:
         """
         if subject != "stats":
             raise ProxyError("servers in a cluster don't record traces: trace a server on one machine")
-        return _merged(self.pool.statistics())
+        return summed(self.pool.statistics())
 
     def report_loops(self, report: LoopReport) -> None:
         """Do nothing: monitors don't find servers in a cluster."""
@@ -119,29 +118,3 @@ class ClusterConsumer:
             return arrived
         copies = iter(self._copies.copy(list(compress(arrived, self._on_gpu))))
         return tuple(next(copies) if on_gpu else value for value, on_gpu in zip(arrived, self._on_gpu, strict=True))
-
-
-def _merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for report in reports:
-        for name, value in report.items():
-            if isinstance(value, Mapping):
-                known = merged.setdefault(name, {})
-                for part, numbers in value.items():
-                    known[part] = _sum(known.get(part, {}), numbers)
-            else:
-                merged[name] = _sum({name: merged[name]} if name in merged else {}, {name: value})[name]
-    for name in _MEANS.intersection(merged):
-        merged[name] = type(merged[name])(merged[name] / len(reports))
-    return merged
-
-
-def _sum(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the numbers of two mappings; keep the first of other values."""
-    return {
-        **total,
-        **{
-            name: total[name] + value if name in total and isinstance(value, int | float) else total.get(name, value)
-            for name, value in more.items()
-        },
-    }

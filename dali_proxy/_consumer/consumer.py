@@ -204,6 +204,14 @@ class ConsumerClient:
         """Whether the connection has ended, for any reason."""
         return self._channel.ended
 
+    @deferred_signals
+    def glance(self) -> None:
+        """Handle what has arrived, while threads wait for other connections. Record whether the server is gone."""
+        if self._continues:
+            self._stages.release_finished()
+        if not self._channel.note_if_ended():
+            self._channel.receive_ready()
+
     def check(self) -> None:
         """Raise if the connection has ended; see `SharedChannel.check`."""
         self._channel.check()

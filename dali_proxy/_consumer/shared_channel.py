@@ -180,6 +180,12 @@ class SharedChannel:
             self.end = self.end or self._explain(error)
             return self.end
 
+    def note_if_ended(self) -> bool:
+        """Record whether the server has closed the connection, without reading from it. Return whether it has."""
+        if not (self.ended or self._channel.alive()):
+            self.note_end(ChannelClosedError("the server closed the connection"))
+        return self.ended
+
     def close(self, reason: ProxyError) -> None:
         """Close the channel; the reason is the one for later calls, unless the connection has ended before."""
         with self._lock:

@@ -91,4 +91,4 @@ class HostTrace:
         by_process[server] += (threads := self.trace.take(_AT_ONCE))
         processes = [(pid, name, spans) for (pid, name), spans in by_process.items()]
         more = bool(self._batches) or len(threads) >= _AT_ONCE
-        return {"processes": processes, "dropped": self.trace.dropped + self._dropped, "more": more}
+        return {"processes": processes, "dropped": 0 if more else self.trace.dropped + self._dropped, "more": more}

@@ -46,6 +46,7 @@ class ProcessHost:
         pipeline: the pipeline, from `serialize_for_host`.
         options: settings.
         start_timeout: seconds that the start may take.
+        opened: the process that `open_process` has started; None to start one.
 
     Raises:
         BuildError: the pipeline can't run here.
@@ -59,9 +60,15 @@ class ProcessHost:
 
     local: LocalExchange | None = None
 
-    def __init__(self, pipeline: bytes, options: HostOptions, start_timeout: float = 120.0) -> None:
+    def __init__(
+        self,
+        pipeline: bytes,
+        options: HostOptions,
+        start_timeout: float = 120.0,
+        opened: tuple[subprocess.Popen[bytes], Channel] | None = None,
+    ) -> None:
         with deferred_signals:
-            self._process, self._control = open_process(os.path.dirname(options.path), options.hides_gpus)
+            self._process, self._control = opened or open_process(os.path.dirname(options.path), options.hides_gpus)
         self.pid = self._process.pid
         self._failure = ""
         try:

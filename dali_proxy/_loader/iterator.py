@@ -16,6 +16,7 @@ from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.process_exit import dead_worker, end_workers, hanging_worker, reports_dead_worker
 from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._consumer.consumer_group import ConsumerGroup, ResultsOfAll
 from dali_proxy._consumer.pending_requests import AHEAD, SentAhead
 from dali_proxy._consumer.produce import produce
 from dali_proxy._loader.batch_transform import BatchTransform
@@ -83,8 +84,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
-        self._consumer: ConsumerClient | ClusterConsumer | None = None
-        self._results = SentAhead()  # of the session
+        self._consumer: ConsumerClient | ConsumerGroup | ClusterConsumer | None = None
+        self._results: SentAhead | ResultsOfAll = SentAhead()  # of the session
         self._noted: tuple[InFlight, int] | None = None  # the numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from dataclasses import replace
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.latency import Latency
+from dali_proxy._common.report_sums import summed
 from dali_proxy._server.telemetry import OF_LOOPS, ServerStats, slowest_of
-from dali_proxy._transport.endpoint import open_monitor, server_errors
+from dali_proxy._transport.endpoint import open_monitor, path_of_process, server_errors
 from dali_proxy._transport.protocol import Stats, StatsRequest
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._ipc.errors import ChannelTimeoutError
@@ -30,6 +32,7 @@ class MonitorClient:
 
     Attributes:
         pid: ID of the server's process.
+        others: connections to the other processes that share its batches.
         host_id: number of the host within this process, once `stats` was called. Jobs may share a host.
     """
 
@@ -41,11 +44,21 @@ class MonitorClient:
         self._tokens = itertools.count(1)
         self._late: dict[int, str] = {}  # requests whose answers didn't come in time: their subjects, by token
         self._reports: dict[str, dict[str, Any]] = {}  # late answers, by subject
+        self.others: list[MonitorClient] = []
+        try:
+            for number in itertools.count(1):
+                other = path_of_process(path, number)
+                if not os.path.exists(other):
+                    break
+                self.others.append(MonitorClient(other))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def ended(self) -> bool:
         """Whether the connection has ended."""
-        return not self._channel.alive()
+        return not self._channel.alive() or any(other.ended for other in self.others)
 
     def request(self, subject: str, timeout: float = _TIMEOUT) -> dict[str, Any]:
         """Return a report; see `StatsRequest`.
@@ -77,8 +90,10 @@ class MonitorClient:
         Raises:
             ProxyError: the server is gone or doesn't answer.
         """
-        report = self.request("stats")
-        loops, self.host_id = report.pop("loops"), report.pop("host_id")
+        first = self.request("stats")
+        loops, self.host_id = first.pop("loops"), first.pop("host_id")
+        others = [other.request("stats") for other in self.others]
+        report = summed([first, *others], here=True)
         latency: dict[str, Latency] = {}
         slowest: dict[str, float] = {}
         for each in loops:
@@ -98,3 +113,5 @@ class MonitorClient:
     def close(self) -> None:
         """Disconnect."""
         self._channel.close()
+        for other in self.others:
+            other.close()

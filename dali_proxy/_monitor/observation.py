@@ -24,7 +24,7 @@ class Observation:
         command: command line of that process.
         total: counters since the server's start.
         recent: counters for the interval.
-        processor: processor time of the server's process per second, in cores.
+        processor: processor time of the server's processes per second, in cores.
     """
 
     pid: int
@@ -121,8 +121,9 @@ class Observer:
             psutil.Error: its process is gone.
         """
         stats, now = self._client.stats(), time.monotonic()
-        times = self._process.cpu_times()
-        processor = times.user + times.system
+        others = [psutil.Process(other.pid) for other in self._client.others]
+        times = [process.cpu_times() for process in (self._process, *others)]
+        processor = sum(each.user + each.system for each in times)
         before, since, used = self._last or (ServerStats(), now - stats.seconds, 0.0)
         self._last = stats, now, processor
         owner = self._process

@@ -14,6 +14,7 @@ from dali_proxy.errors import ProxyError
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.consumer_group import ConsumerGroup
     from dali_proxy._server.life import Life
     from dali_proxy._server.placement import Placing
     from dali_proxy._server.telemetry import LoopTimes, Losses
@@ -56,7 +57,7 @@ class Controller:
 
     def take(
         self,
-        consumer: ConsumerClient | ClusterConsumer,
+        consumer: ConsumerClient | ConsumerGroup | ClusterConsumer,
         loader: object,
         stays: str | None,
         modules: Callable[[], tuple[str, ...]],

@@ -103,6 +103,8 @@ class Counters:
     placement_reason: str = ""
     last_error: str = ""
     pid: int = 0
+    processes: int = 1
+    processes_reason: str = ""
     consumers: int = 0
     memory: int = 0
     threads: int = 0

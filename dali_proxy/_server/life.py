@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dali_proxy._common.folders import is_refused, remove_folder
 from dali_proxy._common.signals import blocked_signal
-from dali_proxy._host import AttachedHost, ProcessHost, ThreadHost
+from dali_proxy._host import AttachedHost, HostGroup, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._transport.endpoint import Endpoint
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.consumer_group import ConsumerGroup
 
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 
@@ -34,13 +35,13 @@ class Life:
 
     endpoint: Endpoint
     owner: int  # process that may start and stop the server; 0 for a pickled handle
-    host: AttachedHost | ProcessHost | ThreadHost | ServerPool | None = None
+    host: AttachedHost | HostGroup | ProcessHost | ThreadHost | ServerPool | None = None
     dataset_workers: PoolProcess | None = None
     failure: str = ""  # error of the last start, if it failed
     last_end: ProxyError | None = None  # how the last connection ended; a process that isn't the owner knows only this
     dashboards: list[Dashboard] = field(default_factory=list)
     #: By process; a forked child inherits entries.
-    consumers: dict[int, ConsumerClient | ClusterConsumer] = field(default_factory=dict)
+    consumers: dict[int, ConsumerClient | ConsumerGroup | ClusterConsumer] = field(default_factory=dict)
 
     @property
     def directory(self) -> str:
@@ -68,7 +69,7 @@ class Life:
     def await_end(self) -> None:
         """Wait until a server of this process that is ending has ended: it closes its sockets first."""
         deadline, host = time.monotonic() + _ENDING, self.host if os.getpid() == self.owner else None
-        while host is not None and host.alive and is_refused(self.endpoint.path):
+        while host is not None and host.alive and any(is_refused(each.path) for each in self.endpoint.of_processes):
             if time.monotonic() > deadline:
                 self.failure = "its process was alive, but no longer listened"
                 self.stop("it no longer listens", restarts=True)

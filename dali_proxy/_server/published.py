@@ -49,4 +49,4 @@ def read_published(folder: str, own: Endpoint) -> Endpoint:
                 f"all ranks must pass the same pipeline, but for rank {own.rank} {name} is {here!r}, and for the rank "
                 f"that started the server it is {there!r}"
             )
-    return replace(own, path=found.path, key=found.key)
+    return replace(own, **{name: getattr(found, name) for name in ("path", "key", "processes", "ranks")})

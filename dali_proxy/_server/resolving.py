@@ -11,6 +11,7 @@ from dali_proxy.errors import ServerDiedError
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.consumer_group import ConsumerGroup
     from dali_proxy._consumer.produce import EarlierShapes
     from dali_proxy._consumer.ragged import Ragged
 
@@ -25,7 +26,7 @@ class Server(Protocol):
         """How often the server has stopped."""
 
     @property
-    def consumer(self) -> ConsumerClient | ClusterConsumer:
+    def consumer(self) -> ConsumerClient | ConsumerGroup | ClusterConsumer:
         """The connection that fetches results."""
 
     def revive(self, stops: int) -> Any:

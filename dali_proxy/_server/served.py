@@ -18,7 +18,12 @@ from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 
 def new_endpoint(
-    pipeline: Pipeline, arena_bytes: int, arena_bytes_limit: int, timeout: float | None, is_remote: bool
+    pipeline: Pipeline,
+    arena_bytes: int,
+    arena_bytes_limit: int,
+    timeout: float | None,
+    is_remote: bool,
+    processes: int = 1,
 ) -> Endpoint:
     """Return the address of a server that hasn't started, with a key of its own.
 
@@ -36,6 +41,8 @@ def new_endpoint(
         timeout=timeout,
         unused=tuple(pipeline._internals.unused_inputs),
         is_remote=is_remote,
+        processes=processes,
+        ranks=current_ranks().local_world_size,
         structure=pipeline._internals.builder.structure,
     )
 
@@ -86,6 +93,7 @@ def check_replacement(old: Endpoint, new: Endpoint) -> None:
     """
     pairs = {
         **{name: (getattr(old, name), getattr(new, name)) for name in ("inputs", "outputs", "max_batch_size")},
+        "num_processes": (old.processes, new.processes),
         "structure of the outputs": (places(old.structure), places(new.structure)),
     }
     for name, (before, after) in pairs.items():

@@ -8,7 +8,7 @@ import os
 import secrets
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._common.folders import make_folder, remove_dead_folders
 from dali_proxy._common.latency import Latency
 from dali_proxy._consumer.produce import EarlierShapes
-from dali_proxy._host import HOSTS, AttachedHost, HostOptions, Name, ProcessHost, ThreadHost
+from dali_proxy._host import HOSTS, AttachedHost, HostGroup, HostOptions, Name, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.controller import Controller
 from dali_proxy._server.dashboard import Dashboard
@@ -29,12 +29,14 @@ from dali_proxy._server.limits import (
     check_choices,
     check_limits,
     check_sizes,
+    with_arguments,
     with_cache,
     with_default_threads,
 )
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.naming import as_name, described
 from dali_proxy._server.placement import Placement, Placing, depends_on_order
+from dali_proxy._server.process_count import only_process, process_count
 from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function, new_endpoint
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.consumer_group import ConsumerGroup
     from dali_proxy._consumer.ragged import Ragged
     from dali_proxy._pool.dataset_pool import DatasetPool
     from dali_proxy._worker.proxy import Proxy
@@ -104,6 +107,11 @@ class DALIServer:
             0, and loaders with a `num_workers` of their own don't use them; with ``mode="thread"`` it stays 0. With
             "auto", the pipeline's threads change, too, unless `num_threads` is passed or the server has a `name`: there
             is one for each core at first, and never more. See also `distributed.shared_server`.
+        num_processes: number of processes that share the batches of the server, so that one Python interpreter isn't
+            the limit: each batch runs in one of them. They divide the pipeline's threads. Results don't depend on the
+            number. There is still one pool of dataset workers, and if one of the processes dies, the server has died.
+            Pipelines whose data depends on earlier batches, and those with a cache, need one process. With "auto",
+            there is one for each rank of this machine, or one if that isn't possible; see `stats`.
         cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
             use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
             operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.
@@ -150,6 +158,7 @@ class DALIServer:
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
         num_workers: int | Literal["auto"] = 0,
+        num_processes: int | Literal["auto"] = 1,
         cache: int | str | Mapping[str, Any] | None = None,
         cluster: RayCluster | None = None,
         name: str | None = None,
@@ -169,13 +178,19 @@ class DALIServer:
         pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         pipeline = with_cache(with_default_threads(pipeline, self._chooses_threads), cache)
         check_sizes(pipeline)
+        obstacle = only_process(mode, cluster is not None, name is not None or attach, placement)
+        self.num_processes, self._processes_reason = process_count(num_processes, pipeline, obstacle)
+        if self.num_processes > 1:
+            pipeline = with_arguments(pipeline, num_threads=max(pipeline.num_threads // self.num_processes, 1))
+            self._chooses_threads = False  # they divide them
         self.cluster = cluster
         if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it
             pipeline._internals.check_gpu()
         self._remote = None if cluster is None else RemotePipeline(pipeline, cluster, placement)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, num_workers, **sizes)
-        endpoint = new_endpoint(pipeline, arena_bytes, arena_bytes_limit, timeout, is_remote=cluster is not None)
+        limits = arena_bytes, arena_bytes_limit, timeout
+        endpoint = new_endpoint(pipeline, *limits, is_remote=cluster is not None, processes=self.num_processes)
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
@@ -238,7 +253,7 @@ class DALIServer:
         return self._placing.placement
 
     @property
-    def consumer(self) -> ConsumerClient | ClusterConsumer:
+    def consumer(self) -> ConsumerClient | ConsumerGroup | ClusterConsumer:
         """Connection of this process for fetching results.
 
         Raises:
@@ -252,25 +267,36 @@ class DALIServer:
                 life.disconnect()
                 consumer = None
             if consumer is None:
-                from dali_proxy._consumer.consumer import ConsumerClient
-
                 error = self.end_error()
                 if error is not None:
                     raise error
                 if self._remote is not None:
                     return life.consumers.setdefault(os.getpid(), self._remote.consumer(cast("ServerPool", self.pool)))
-                stages = self._placing.device_stages
                 try:
-                    host = life.host
-                    if isinstance(host, AttachedHost | ProcessHost | ThreadHost) and self.owned:
-                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, stages)
-                    else:
-                        device_id = None if any(stages) else self._device_id
-                        consumer = ConsumerClient(self.endpoint, device_stages=stages, device_id=device_id)
+                    consumer = self._connect()
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()], life.last_end = consumer, None
             return consumer
+
+    def _connect(self) -> ConsumerClient | ConsumerGroup:
+        from dali_proxy._consumer.consumer import ConsumerClient
+        from dali_proxy._consumer.consumer_group import ConsumerGroup
+
+        stages, host = self._placing.device_stages, self._life.host
+        clients: list[ConsumerClient] = []
+        with ExitStack() as failure:
+            for number, endpoint in enumerate(self.endpoint.of_processes):
+                own = host.hosts[number] if isinstance(host, HostGroup) else host
+                if isinstance(own, AttachedHost | ProcessHost | ThreadHost) and self.owned:
+                    client = ConsumerClient(endpoint, own.describe_exit, own.local, stages)
+                else:
+                    device_id = None if any(stages) else self._device_id
+                    client = ConsumerClient(endpoint, device_stages=stages, device_id=device_id)
+                failure.callback(client.close)
+                clients.append(client)
+            failure.pop_all()
+        return clients[0] if len(clients) == 1 else ConsumerGroup(self.endpoint, clients)
 
     @property
     def reads_datasets(self) -> bool:
@@ -283,7 +309,7 @@ class DALIServer:
         host = self._life.host
         if self.num_workers:
             return self._dataset_pool
-        if isinstance(host, AttachedHost | ProcessHost | ThreadHost | None):
+        if isinstance(host, AttachedHost | HostGroup | ProcessHost | ThreadHost | None):
             raise self.end_error() or ServerClosedError("the server reads no datasets")
         return host
 
@@ -341,6 +367,8 @@ class DALIServer:
                         name = described(self._name, self.pipeline, self.endpoint, self._placing.wanted)
                         self._life.host = AttachedHost(serialize_for_host(pipeline), options, name)
                         self._name = replace(self._name, attaches=True)  # later, other jobs may have restarted it
+                    elif self.num_processes > 1:
+                        self._life.host = HostGroup(serialize_for_host(pipeline), options, self.num_processes)
                     else:
                         self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
                     if self._life.dataset_workers is not None and self.num_workers != "auto":
@@ -393,7 +421,8 @@ class DALIServer:
             if is_function(pipeline):
                 arguments = {**arguments_for_another(self.pipeline, self.given_seed), **arguments}
             kept = {"mode": self.mode, "device": self._device, "cluster": self.cluster, "cache": self._cache}
-            options: dict[str, Any] = {**kept, "placement": self._placing.wanted, **arguments}
+            kept |= {"placement": self._placing.wanted, "num_processes": self.num_processes}
+            options: dict[str, Any] = {**kept, **arguments}
             other = DALIServer(pipeline, **options)  # checks the arguments
             check_replacement(self.endpoint, other.endpoint)
             if self._copied and not (self.placement == other.placement == "server"):
@@ -486,6 +515,7 @@ class DALIServer:
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
+            processes_reason=self._processes_reason,
             **self.loop_times.counters(),
             **vars(self.losses),
             in_flight=dict(self.loop_times.in_flight),

@@ -273,7 +273,10 @@ class ServerStats(Counters):
         placement: placement of the operators: "server", "engine", "cores" or "consumer"; see `DALIServer`.
         placement_reason: reason for the placement; empty if none was requested.
         last_error: error of the batch that failed last; empty if none failed.
-        pid: ID of the server's process.
+        pid: ID of the server's process; of the first one if it has several.
+        processes: number of the server's processes (`num_processes`). The thread that communicates, the executor and
+            its depth are means of these, other counters are sums.
+        processes_reason: with ``num_processes="auto"``: why there are so many.
         consumers: number of processes that fetch results.
         memory: memory of that process in bytes, with the shared memory that it has touched.
         threads: current number of threads of the pipeline (`num_threads`).
@@ -359,6 +362,8 @@ class ServerStats(Counters):
         if self.num_threads_reason:
             text = f"{self.threads} now: {self.num_threads_reason}"
             lines += textwrap.wrap(text, _WIDTH, initial_indent="threads     ", subsequent_indent=" " * 12)
+        if self.processes > 1 or self.processes_reason:
+            lines.append(f"processes   {self.processes}{self.processes_reason and f': {self.processes_reason}'}")
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
         if self.remote_reads:
@@ -409,6 +414,8 @@ class ServerStats(Counters):
                 "placement_reason",
                 "last_error",
                 "pid",
+                "processes",
+                "processes_reason",
                 "consumers",
                 "memory",
                 "threads",

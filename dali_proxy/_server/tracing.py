@@ -17,10 +17,13 @@ from dali_proxy.pipeline._operator_api.trace_file import ProcessSpans, save_span
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.consumer_group import ConsumerGroup
 
 
 @contextmanager
-def traced(consumer: ConsumerClient | ClusterConsumer, loops: LoopTimes, path: str | Path) -> Iterator[None]:
+def traced(
+    consumer: ConsumerClient | ConsumerGroup | ClusterConsumer, loops: LoopTimes, path: str | Path
+) -> Iterator[None]:
     """Record a trace inside the block, and write it to a file at the end; see `DALIServer.trace`."""
     file = Path(path)
     file.touch()  # raises now if it can't be written
@@ -39,7 +42,7 @@ def traced(consumer: ConsumerClient | ClusterConsumer, loops: LoopTimes, path: s
             while more:
                 report = consumer.statistics("end trace")
                 more = report["more"]
-                dropped += 0 if more else report["dropped"]
+                dropped += report["dropped"]
                 processes += [
                     ProcessSpans(pid, name, [Span(*span) for span in spans]) for pid, name, spans in report["processes"]
                 ]

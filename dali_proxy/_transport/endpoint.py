@@ -70,6 +70,8 @@ class Endpoint:
         unused: declared inputs that no output depends on.
         sender_rank: rank of the process that this one got the endpoint from; see `rank`.
         is_remote: whether the servers run in a cluster, so that only datasets there can connect to them.
+        processes: number of processes that share the server's batches; see `process_of`. Each has a socket.
+        ranks: number of ranks that the processes are divided among.
         structure: structure of what the proxy returns, see `pipeline._dynamic.structure`; None for a tuple of the
             outputs, or the only output.
     """
@@ -85,6 +87,8 @@ class Endpoint:
     unused: tuple[str, ...] = ()
     sender_rank: int = 0
     is_remote: bool = False
+    processes: int = 1
+    ranks: int = 1
     structure: Any = field(default=None, compare=False)
 
     @property
@@ -92,6 +96,23 @@ class Endpoint:
         """Rank of this process now, so that ranks draw different random numbers. Workers have that of their parent."""
         here = current_ranks()
         return here.rank if here.source else self.sender_rank
+
+    def process_of(self, rank: int, batch: int) -> int:
+        """Return the number of the process that runs a batch of a rank.
+
+        Equal batches of several ranks have the same process. If there are as many ranks as processes, each rank has
+        its own process; a rank that has several takes turns.
+        """
+        return (rank + self.ranks * batch) % self.processes
+
+    def of_process(self, number: int) -> Endpoint:
+        """Return the address of one of the processes."""
+        return replace(self, path=path_of_process(self.path, number))
+
+    @property
+    def of_processes(self) -> list[Endpoint]:
+        """The addresses of all processes."""
+        return [self.of_process(number) for number in range(self.processes)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         sent = replace(self, sender_rank=0 if _pickling.anonymous else self.rank)
@@ -201,6 +222,11 @@ def _greet(channel: Channel, role: str, name: str) -> Received:
         channel.close()
         raise
     return received
+
+
+def path_of_process(path: str, number: int) -> str:
+    """Return the path of the socket of a server's process: the first one has that of the server."""
+    return os.path.join(os.path.dirname(path), str(number), os.path.basename(path)) if number else path
 
 
 def monitor_path(path: str) -> str:

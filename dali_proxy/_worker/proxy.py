@@ -10,7 +10,7 @@ from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._worker.inputs import as_input_array
 from dali_proxy._worker.placeholders import SampleRef, register_with_torch
 from dali_proxy._worker.pytrees import register_with_pytrees
-from dali_proxy._worker.worker import WorkerClient, worker_client
+from dali_proxy._worker.worker import WorkerClient, process_of_batch, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
 from dali_proxy.pipeline._dynamic.structure import fill
 
@@ -41,7 +41,7 @@ class Proxy:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._client: WorkerClient | None = None
+        self._clients: list[WorkerClient | None] = [None] * endpoint.processes
         self._one_output = endpoint.outputs == 1 and endpoint.structure is None
         self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
         self._takes_name = all(spec.name != _NAME for spec in endpoint.inputs)
@@ -70,11 +70,12 @@ class Proxy:
             if name is None:
                 raise
             raise type(error)(f"{error} (sample name: {name})") from error.__cause__
-        client = self._client
+        number = 0 if len(self._clients) == 1 else process_of_batch(self._endpoint)
+        client = self._clients[number]
         sample = None if client is None else client.sample(arrays, name)
         while sample is None:  # the server was started again, or this is a forked child
-            self._client = worker_client(self._endpoint)
-            sample = self._client.sample(arrays, name)
+            client = self._clients[number] = worker_client(self._endpoint.of_process(number))
+            sample = client.sample(arrays, name)
         if self._one_output:
             return SampleRef(sample, 0)
         refs = tuple([SampleRef(sample, output) for output in range(self._endpoint.outputs)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 import threading
@@ -143,6 +144,23 @@ class WorkerClient:
         index = None if context is None else context.index
         return Sample(self, next(self._numbers), blocks, dtypes, shapes, index, name)
 
+    def _copied(self, sample: Sample) -> Sample:
+        """Return a copy of a sample that a dataset has kept from a batch of another process of the server."""
+        other = sample.client
+        if other is self or not (isinstance(other, WorkerClient) and other.endpoint.key == self.endpoint.key):
+            return sample
+        if other._channel.closed:
+            return sample  # it was made before the server's last start: `_check` says so
+        arrays = [
+            np.frombuffer(block.array, dtype, math.prod(shape), block.offset).reshape(shape)
+            for block, dtype, shape in zip(sample.blocks, sample.dtypes, sample.shapes, strict=True)
+        ]
+        copied = self.sample(arrays, sample.name)
+        if copied is None:
+            raise ServerDiedError(f"the server is gone{f': {reason}' if (reason := self.goodbye()) else ''}")
+        copied.index = sample.index
+        return copied
+
     def _too_large(self, arrays: Sequence[npt.NDArray[Any]], name: str | None, error: ArenaFullError) -> ArenaFullError:
         """Return the error for a sample without space, with its dataset index and name."""
         nbytes, limit, context = sum(array.nbytes for array in arrays), self.arena.limit, this_thread.context
@@ -165,10 +183,16 @@ class WorkerClient:
             StaleReferenceError: a sample belongs to another process or an earlier start of the server.
             ServerDiedError: the server is gone.
         """
-        self._check(samples)
         context = this_thread.context
         tickets = self._tickets if context is None else context.tickets
-        key = self.server, *map(_NUMBER, samples)
+        key: tuple[Any, ...] = self.server, *map(_NUMBER, samples)
+        if self.endpoint.processes > 1 and any(sample.client is not self for sample in samples):
+            key = self.server, *((id(sample.client), sample.number) for sample in samples)
+            if key not in tickets:
+                samples = [self._copied(sample) for sample in samples]
+                self._check(samples)
+        else:
+            self._check(samples)
         with deferred_signals, self._lock:
             ticket: Ticket | None = tickets.get(key)
             if ticket is None:
@@ -329,6 +353,16 @@ def _at(sample: Sample) -> str:
     return f" ({said})" if said else ""
 
 
+def process_of_batch(endpoint: Endpoint) -> int:
+    """Return the number of the server's process for the batch that this thread is making."""
+    context = this_thread.context
+    if context is not None and context.indices is not None:
+        return endpoint.process_of(context.rank, context.batch)
+    # The samples of an iterable dataset may belong to later batches, and those of other loaders to any.
+    worker = _worker_info()
+    return endpoint.process_of(endpoint.rank, 0 if worker is None else worker.id)
+
+
 def _worker_info() -> Any:
     """Return torch's description of this process if it is a loader's worker, else None."""
     torch_data = sys.modules.get("torch.utils.data")
@@ -398,11 +432,12 @@ def worker_client(endpoint: Endpoint) -> WorkerClient:
 
 
 def close_worker_client(endpoint: Endpoint) -> None:
-    """End this process's connection to a server, if there is one."""
-    connection = _connections.pop(endpoint.path, None)
-    if connection is None:
-        return
-    with connection.lock:
-        client, connection.client = connection.client, None
-    if client is not None:
-        client.close()
+    """End this process's connections to a server, if there are any."""
+    for each in endpoint.of_processes:
+        connection = _connections.pop(each.path, None)
+        if connection is None:
+            continue
+        with connection.lock:
+            client, connection.client = connection.client, None
+        if client is not None:
+            client.close()

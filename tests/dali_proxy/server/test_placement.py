@@ -199,6 +199,11 @@ def test_batches_survive_a_server_that_dies(expected: list[torch.Tensor]) -> Non
         assert server.losses.restarts >= 1
 
 
+def test_consumer_continues_the_batches_of_several_processes(expected: list[torch.Tensor]) -> None:
+    with halved(num_processes=2) as server:
+        check_same(tensors(list(DataLoader(server, Images(server.proxy), batch_size=4, num_workers=2))), expected)
+
+
 def test_pipeline_without_gpu_operators_can_be_placed() -> None:
     pipeline = affine(device_id=0)
     with DALIServer(pipeline, placement="consumer") as server:

@@ -49,7 +49,10 @@ DEADLINE = timedelta(seconds=60)
 
 
 class SharedServer(Ours):
-    """One server with one pool of workers for all ranks of the machine; each rank has its own loader."""
+    """One server with one pool of workers for all ranks of the machine; each rank has its own loader.
+
+    By default, the server has a process for each rank.
+    """
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
         """Load through the server of local rank 0."""
@@ -69,12 +72,13 @@ def loaders(device: str) -> dict[str, Rival]:
     """Return the loaders by name: a server for each rank, one for all ranks, and those of other libraries."""
     rivals: list[Rival] = [TorchBest(), NvidiaReader()]
     if device == "cpu":
-        rivals += [Ours("ours"), SharedServer("ours, shared")]
+        rivals += [Ours("ours"), SharedServer("ours, shared"), SharedServer("ours, 1 process", num_processes=1)]
     else:
         rivals += [Ours(f"ours, {place}", placement=place) for place in PLACEMENTS]
         rivals += [
             SharedServer(f"ours, shared, {place}", placement=place) for place in ("engine", "consumer", "server")
         ]
+        rivals.append(SharedServer("ours, 1 process, consumer", placement="consumer", num_processes=1))
     return {rival.name: rival for rival in rivals}
 
 
@@ -174,7 +178,7 @@ class Result:
             of_one = statistics.median(one.rates) * self.gpus, one.resident * self.gpus
             compared = [f"{self.share / one.share:.1%}", f"{rate / of_one[0]:.1%}", f"{self.resident / of_one[1]:.1%}"]
         line = (
-            f"{self.gpus:4}  {self.batch_size:5}  {self.loader:22}{rate:9,.0f}{self.resident:10,.0f}{self.share:8.1%}"
+            f"{self.gpus:4}  {self.batch_size:5}  {self.loader:27}{rate:9,.0f}{self.resident:10,.0f}{self.share:8.1%}"
             f"  {spread:15}{compared[0]:>9}{compared[1]:>12}{compared[2]:>10}{self.cpu_cores:7.1f}"
             f"{max(self.memory_mb):9,.0f}{max(self.gpu_memory_mb):9,.0f}"
         )
@@ -182,7 +186,7 @@ class Result:
 
 
 HEAD = (
-    f"{'GPUs':4}  {'batch':5}  {'loader':22}{'images/s':>9}{'resident':>10}{'share':>8}  {'range':15}{'of one':>9}"
+    f"{'GPUs':4}  {'batch':5}  {'loader':27}{'images/s':>9}{'resident':>10}{'share':>8}  {'range':15}{'of one':>9}"
     f"{'efficiency':>12}{'resident':>10}{'cores':>7}{'MB/rank':>9}{'GPU MB':>9}"
 )
 

@@ -151,6 +151,22 @@ def test_death_of_one_process_costs_no_batch(expected: list[Any], number: int, p
         assert server.losses.restarts == 1
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_rank_notices_the_death_of_the_process_of_another_rank(number: int) -> None:
+    set_ranks(number, 2, number, 2)
+    try:
+        with DALIServer(affine(), num_processes=2, restart="on-failure") as server, soon():
+            loop = iter(loader_of(server))
+            values = [next(loop)[0][0, 0].item()]
+            os.kill(processes_of(server)[1 - number], signal.SIGKILL)
+            values += [each[0, 0].item() for each, _ in loop]
+            assert values == [3 * index + 7 for index in range(0, SAMPLES, BATCH)]
+            assert server.losses.restarts == 1
+            assert server.running
+    finally:
+        set_ranks(None)
+
+
 @pytest.mark.faults
 def test_death_of_one_process_is_an_error_without_restarts() -> None:
     with DALIServer(noisy(), num_processes=2) as server, soon():

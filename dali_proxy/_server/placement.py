@@ -16,6 +16,7 @@ from dali_proxy._server.trial import Trial
 from dali_proxy.pipeline import Pipeline
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._compiler.device_planner import simple_derivations
+from dali_proxy.pipeline._compiler.order_keeper import order_keeper
 from dali_proxy.pipeline._compiler.partition import (
     Stages,
     runs_user_code,
@@ -23,11 +24,9 @@ from dali_proxy.pipeline._compiler.partition import (
     stages_on_cores,
     stages_on_engine,
 )
-from dali_proxy.pipeline._declaration.registry import implementation
 from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._definition.serializing import serialize_for_host, with_graph
-from dali_proxy.pipeline._graph.graph import Graph, GraphNode
-from dali_proxy.pipeline._operator_api.reader import ReaderOperator
+from dali_proxy.pipeline._graph.graph import Graph
 from dali_proxy.pipeline._ranks import current_ranks
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
@@ -271,20 +270,7 @@ def choose(idle: float, num_threads: int) -> Choice:
 
 def depends_on_order(pipeline: Pipeline) -> bool:
     """Return whether a pipeline's data depends on earlier batches: two variants of it would have different data."""
-    return order_keeper(pipeline) is not None
-
-
-def order_keeper(pipeline: Pipeline) -> GraphNode | None:
-    """Return an operator whose data depends on earlier batches, or None."""
-    graph = pipeline._internals.graph
-    return next((node for node in graph.nodes if _keeps_order(node, graph)), None)
-
-
-def _keeps_order(node: GraphNode, graph: Graph) -> bool:
-    if node.schema.fed and node.name not in graph.fed_inputs:
-        return True
-    operator = implementation(node.operator, node.device)
-    return issubclass(operator, ReaderOperator) or operator.traits.in_order
+    return order_keeper(pipeline._internals.graph) is not None
 
 
 def calls_the_user(graph: Graph) -> bool:

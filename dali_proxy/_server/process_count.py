@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dali_proxy._server.placement import order_keeper
+from dali_proxy.pipeline._compiler.order_keeper import order_keeper
 from dali_proxy.pipeline._ranks import current_ranks
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
@@ -55,7 +55,7 @@ def process_count(wanted: Any, pipeline: Pipeline, obstacle: str) -> tuple[int, 
 
 def _obstacle(pipeline: Pipeline) -> str:
     """Return the reason why only one process can run a pipeline; empty if several can."""
-    keeper, arguments = order_keeper(pipeline), pipeline._internals.arguments
+    keeper, arguments = order_keeper(pipeline._internals.graph), pipeline._internals.arguments
     if keeper is not None:
         return f"{keeper} depends on earlier batches, or on their order, which only one process knows"
     if arguments.cache:

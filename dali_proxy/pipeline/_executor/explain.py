@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dali_proxy.pipeline._compiler.cached_parts import cached_parts, parts_on_cores, parts_on_gpu, reasons_against
 from dali_proxy.pipeline._compiler.folded_tables import folded_tables
+from dali_proxy.pipeline._compiler.order_keeper import order_keeper
 from dali_proxy.pipeline._compiler.plan import PartStep, SampleStep, make_plan, step_name
 from dali_proxy.pipeline._compiler.sources_on_gpu import sources_on_gpu
 from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep
@@ -59,6 +60,8 @@ def explain(graph: Graph, executor: Executor | None = None) -> str:
         lines += reasons_against(executor.graph, kept)
         for part in parts_on_cores(executor.graph):
             lines.append(f"cached: images that cores decode for {_name(part.nodes[0])}; only their upload remains")
+    if graph.fed_inputs and (keeper := order_keeper(graph)) is not None:
+        lines.append(f"in one process of a server: {_name(keeper)} depends on earlier batches, or on their order")
     return "\n".join(lines)
 
 

@@ -272,6 +272,7 @@ def test_state_needs_one_process(pipeline: Any, options: dict[str, Any], reason:
         set_ranks(None)
     assert server.num_processes == 1
     assert reason in server._processes_reason
+    assert ("in one process of a server" in server.pipeline.explain()) == ("depends" in reason)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "many", 65])

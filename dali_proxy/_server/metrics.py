@@ -89,8 +89,8 @@ class MetricsCollector:
         yield self._gauge("cache_bytes", "bytes of the cache in use", stats.cache_bytes)
         names = [*self._labels, "limit"]
         limit = self._families.GaugeMetricFamily(f"{_PREFIX}limited_by", "the part that limits the speed", labels=names)
-        for each in ("training", "pipeline", "workers"):
-            limit.add_metric([*self._labels.values(), each], float(stats.limited_by == each))
+        for part in ("training", "pipeline", "workers"):
+            limit.add_metric([*self._labels.values(), part], float(stats.limited_by == part))
         yield limit
         names = [*self._labels, "operator", "device", "clock"]
         times = self._families.CounterMetricFamily(f"{_PREFIX}operator_seconds", "time of an operator", labels=names)

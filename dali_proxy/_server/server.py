@@ -8,7 +8,7 @@ import os
 import secrets
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from dali_proxy._common.latency import Latency
 from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._host import HOSTS, AttachedHost, HostGroup, HostOptions, Name, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
+from dali_proxy._server.connecting import connect
 from dali_proxy._server.controller import Controller
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
@@ -273,30 +274,12 @@ class DALIServer:
                 if self._remote is not None:
                     return life.consumers.setdefault(os.getpid(), self._remote.consumer(cast("ServerPool", self.pool)))
                 try:
-                    consumer = self._connect()
+                    host = life.host if self.owned else None
+                    consumer = connect(self.endpoint, host, self._placing.device_stages, self._device_id)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()], life.last_end = consumer, None
             return consumer
-
-    def _connect(self) -> ConsumerClient | ConsumerGroup:
-        from dali_proxy._consumer.consumer import ConsumerClient
-        from dali_proxy._consumer.consumer_group import ConsumerGroup
-
-        stages, host = self._placing.device_stages, self._life.host
-        clients: list[ConsumerClient] = []
-        with ExitStack() as failure:
-            for number, endpoint in enumerate(self.endpoint.of_processes):
-                own = host.hosts[number] if isinstance(host, HostGroup) else host
-                if isinstance(own, AttachedHost | ProcessHost | ThreadHost) and self.owned:
-                    client = ConsumerClient(endpoint, own.describe_exit, own.local, stages)
-                else:
-                    device_id = None if any(stages) else self._device_id
-                    client = ConsumerClient(endpoint, device_stages=stages, device_id=device_id)
-                failure.callback(client.close)
-                clients.append(client)
-            failure.pop_all()
-        return clients[0] if len(clients) == 1 else ConsumerGroup(self.endpoint, clients)
 
     @property
     def reads_datasets(self) -> bool:

@@ -27,7 +27,7 @@ DTYPES = {
 }  # fmt: skip
 
 #: Version of the protocol. Increase it with every change of a message or of a report.
-VERSION = 1
+VERSION = 2
 
 #: Slots of CUDA memory are numbered from here in messages.
 CUDA_SLOTS = 1 << 24

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.convert import convert
-from dali_proxy.pipeline._imaging.native import LOOP_DTYPES, compiled
+from dali_proxy.pipeline._imaging.native import compiled, is_for_loops
 from dali_proxy.pipeline._imaging.scratch import scratch
 from dali_proxy.pipeline._imaging.window import paste_fill
 
@@ -97,7 +97,7 @@ def scale_numbers(array: Array, out: Array, gain: float, offset: float) -> bool:
         Whether `out` was computed: False for other dtypes, for non-contiguous arrays, and without the loop.
     """
     contiguous = array.flags.c_contiguous and out.flags.c_contiguous
-    supported = array.dtype in LOOP_DTYPES and out.dtype == np.float32 and contiguous
+    supported = is_for_loops(array) and out.dtype == np.float32 and contiguous
     if compiled is None or not supported or not array.size:
         return False
     compiled.normalize(array.reshape(1, -1, 1), out.reshape(1, -1, 1), False, *_packed((gain,), (offset,)))
@@ -117,7 +117,7 @@ def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], 
     """Write an HWC image to planes (c, h, w), which may be a view of HWC memory."""
     channels = image.shape[2]
     is_float = planes.dtype == np.float32 and planes.strides[1:] == (4 * planes.shape[2], 4)
-    if compiled is not None and is_float and image.dtype in LOOP_DTYPES:
+    if compiled is not None and is_float and is_for_loops(image):
         compiled.normalize(image, planes.transpose(1, 2, 0), mirror, *_packed(gains, offsets))
     elif image.dtype != np.uint8 or channels > 4:
         _write_any(image, planes, mirror, gains, offsets)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.filters import filter_name, nearest_indices, plan_taps
-from dali_proxy.pipeline._imaging.native import LOOP_DTYPES, compiled
+from dali_proxy.pipeline._imaging.native import LOOP_DTYPES, compiled, is_for_loops
 
 Array = npt.NDArray[Any]
 
@@ -165,9 +165,9 @@ def _resample(pixels: Array, axes: Sequence[_Axis], antialias: bool, out: Array)
         _sum_products(source, taps, out)
         return
     # Pixels must be adjacent.
-    if source.dtype not in LOOP_DTYPES or pixels.strides[-2:] != (pixels.shape[-1] * pixels.itemsize, pixels.itemsize):
-        source = np.ascontiguousarray(source, source.dtype if source.dtype in LOOP_DTYPES else np.float32)
-    made = out if out.dtype in LOOP_DTYPES else np.empty(out.shape, np.float32)
+    if not is_for_loops(source) or pixels.strides[-2:] != (pixels.shape[-1] * pixels.itemsize, pixels.itemsize):
+        source = np.require(source, source.dtype if source.dtype in LOOP_DTYPES else np.float32, ["C", "A"])
+    made = out if is_for_loops(out) else np.empty(out.shape, np.float32)
     slices = taps[0] if len(axes) == 3 else (b"", b"")
     rows, columns = taps[-2:]
     compiled.resample_floats(_slices(source), _slices(made), *slices, *rows, *columns)

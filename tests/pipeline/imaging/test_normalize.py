@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dali_proxy.pipeline._imaging.color import scale_shift
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.normalize import crop_mirror_normalize
+from dali_proxy.pipeline._imaging.resample import resize
 from tests.pipeline.imaging import oracle
 
 dali_fn = pytest.importorskip("nvidia.dali.fn")
@@ -130,3 +132,16 @@ def test_normalize_errors_name_the_mismatch(arguments: dict[str, Any], reason: s
     out = arguments.pop("out", np.empty((3, 8, 9), np.float32))
     with pytest.raises(ValueError, match=reason):
         crop_mirror_normalize(np.zeros((8, 9, 3), np.uint8), out, **arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32])
+def test_unaligned_images_are_resized_and_normalized(dtype: Any) -> None:
+    memory = np.random.default_rng(0).integers(0, 100, (9, 11, 3)).astype(dtype).tobytes()
+    image = np.ndarray((9, 11, 3), dtype, b"-" + memory, 1)
+    aligned = image.copy()
+    assert not image.flags.aligned
+    np.testing.assert_array_equal(resize(image, (4, 20)), resize(aligned, (4, 20)))
+    planes = [np.empty((3, 9, 11), np.float32) for _ in range(2)]
+    results = [crop_mirror_normalize(*each, scale=(0.5,)) for each in zip((image, aligned), planes, strict=True)]
+    np.testing.assert_allclose(*results, rtol=1e-6)
+    np.testing.assert_allclose(scale_shift(image, 2.0, 1.0, np.empty(image.shape, np.float32)), aligned * 2.0 + 1.0)

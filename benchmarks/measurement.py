@@ -87,7 +87,7 @@ def measure(
 
 
 def tree_cpu() -> float:
-    """Return the CPU seconds, user and system, that this process and its living descendants have used."""
+    """Return the CPU seconds of this process and its descendants, also of those that have ended."""
     me = psutil.Process()
     total = 0.0
     for process in (me, *me.children(recursive=True)):
@@ -95,7 +95,7 @@ def tree_cpu() -> float:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system
+        total += times.user + times.system + times.children_user + times.children_system
     return total
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 
 import pytest
 
 from benchmarks import measurement
-from benchmarks.measurement import settle
+from benchmarks.measurement import settle, tree_cpu
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +30,9 @@ def test_wait_for_rest_ends_on_busy_machines(monkeypatch: pytest.MonkeyPatch) ->
     used = itertools.count()
     settle(lambda: float(next(used)))
     assert next(used) > 0
+
+
+def test_processor_time_of_ended_processes_counts() -> None:
+    begin = tree_cpu()
+    subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
+    assert tree_cpu() - begin > 0.05

@@ -79,8 +79,9 @@ class PacketTable:
             first = int(self.positions[start])
             content = read(int(ends[stop - 1 - start]) - first, first)
             for number in range(start, stop):
-                offset = int(self.positions[number]) - first
-                packet = av.Packet(content[offset : offset + int(self.sizes[number])])
+                offset, size = int(self.positions[number]) - first, int(self.sizes[number])
+                packet = av.Packet(size)  # followed by zeros, which decoders read, unlike a packet of given bytes
+                packet.update(content[offset : offset + size])
                 packet.pts, packet.dts = int(self.shown[number]), int(self.decoded[number])
                 packet.time_base = time_base
                 packet.is_keyframe = bool(self.keys[number])

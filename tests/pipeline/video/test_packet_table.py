@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -83,3 +84,12 @@ def test_other_files_are_read_through_their_container(made: str, clips: Clips, t
     assert shown(decoders[0], wanted) == shown(decoders[1], wanted)
     for decoder in decoders:
         decoder.close()
+
+
+def test_packets_are_followed_by_zeros(clips: Clips) -> None:
+    clip = versioned(clips.path("mpeg4.mp4"))
+    assert clip.table is not None
+    packets = list(clip.table.packets(0, COUNT - 1, clip.read, clip.index.time_base))
+    assert len(packets) == COUNT
+    for packet in packets:  # FFmpeg's decoders read up to 64 bytes more, and take them for data
+        assert ctypes.string_at(packet.buffer_ptr + packet.size, 64) == bytes(64)

@@ -17,6 +17,7 @@ from dali_proxy import DALIServer, DataLoader
 from tests.dali_proxy.indexed import IndexDataset, affine
 
 BATCH = 4
+FEW = 30  # descriptors: of batches in flight, whose number grows while they are slow; one per batch would be 300
 BLOCKS = 5
 BLOCK = 300  # batches
 SLACK = 150  # objects: of batches in flight and of finished epochs (a few each); one object per batch would be 300
@@ -59,7 +60,7 @@ def check(counts: list[tuple[int, int]]) -> None:
     """Fail if every block of batches left objects behind; a single block may: it imports modules."""
     left = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts[1:])]
     assert min(objects for objects, _ in left) < SLACK, counts
-    assert min(descriptors for _, descriptors in left) <= 0, counts
+    assert min(descriptors for _, descriptors in left) < FEW, counts
 
 
 def test_memory_holds_nothing_of_past_batches() -> None:

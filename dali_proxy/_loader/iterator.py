@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
     Attributes:
         progress: position in the epoch.
         last: number and indices of the batch that was yielded last; None before the first one.
+        on_placeholders: function that gets each batch with its placeholders, before these become tensors; or None.
         dead: reason why the iterator can't continue; empty while it can.
     """
 
@@ -61,6 +62,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self.dead = ""
         self._owner: Owner = {}
         self.last: NumberedIndices | None = None
+        self.on_placeholders: Callable[[Any], object] | None = None
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
         self._session = 0
@@ -299,6 +301,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
+        if self.on_placeholders is not None:
+            self.on_placeholders(data)
         return produce(
             data,
             self._consumer,

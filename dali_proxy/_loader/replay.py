@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dali_proxy._common.nested import find
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.resume import LoaderState
+from dali_proxy._worker.placeholders import BatchRef, JoinedRefs
+from dali_proxy.pipeline._executor.draws import Draw, draws
+from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
 
@@ -23,12 +27,15 @@ class ReplayedBatch:
         batch: number of the batch in the epoch, from 0.
         indices: dataset indices of the samples.
         data: what the loop got.
+        draws: the random numbers that the operators of the pipeline drew, for each view of the samples; empty if the
+            servers of a cluster made the batch.
     """
 
     epoch: int
     batch: int
     indices: Any
     data: Any
+    draws: tuple[Draw, ...] = ()
 
 
 def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None) -> ReplayedBatch:
@@ -57,12 +64,25 @@ def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None)
         skipped = batch - state.batches
     again = _copy(loader)
     again.load_state_dict(state.as_dict())
+    placeholders: list[Any] = []
     with Generators(loader).going_back({}, Generators(loader).shared()), closing(iter(again)) as batches:
+        batches.on_placeholders = lambda data: placeholders.__setitem__(slice(None), [data])
         for data in itertools.islice(batches, skipped, None):
             numbered = batches.last
             assert numbered is not None
-            return ReplayedBatch(numbered.epoch, numbered.batch, numbered.indices, data)
+            drawn = tuple(_draws(server, placeholders))
+            return ReplayedBatch(numbered.epoch, numbered.batch, numbered.indices, data, drawn)
     raise ArgumentValueError(f"replay: epoch {state.epoch} has no batch {batch}")
+
+
+def _draws(server: Any, placeholders: Any) -> Iterator[Draw]:
+    """Return what the operators drew for the requests of a batch, in the order of its views."""
+    refs = [
+        each for ref in find(placeholders, BatchRef) for each in (ref.refs if isinstance(ref, JoinedRefs) else [ref])
+    ]
+    tickets = {(ref.ticket.client, ref.ticket.seq): ref.ticket for ref in refs if ref.ticket.key is not None}
+    for ticket in sorted(tickets.values(), key=lambda ticket: ticket.seq):
+        yield from draws(server.pipeline._internals.graph, server.seed or 0, BatchKey(*ticket.key), ticket.size)
 
 
 def _copy(loader: Any) -> Any:

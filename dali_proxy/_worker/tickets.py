@@ -49,6 +49,7 @@ class Ticket:
         client: number that the server assigned to the process that submitted the batch.
         seq: sequence number of the batch within the client.
         size: number of samples.
+        key: epoch, batch, view and global batch on which the random numbers depend, see `BatchKey`; None if unknown.
         claimed: whether the batch was fetched, pickled, or never submitted, so that this object must not discard it.
         outputs: fetched results, one entry per output, or None.
         error: exception that was received instead of outputs, or None.
@@ -57,14 +58,23 @@ class Ticket:
     """
 
     __slots__ = (
-        "__weakref__", "claimed", "client", "error", "formed", "outputs", "samples", "seq", "server", "size"
+        "__weakref__", "claimed", "client", "error", "formed", "key", "outputs", "samples", "seq", "server", "size"
     )  # fmt: skip
 
-    def __init__(self, server: bytes, client: int, seq: int, size: int, error: Exception | None = None) -> None:
+    def __init__(
+        self,
+        server: bytes,
+        client: int,
+        seq: int,
+        size: int,
+        error: Exception | None = None,
+        key: tuple[int, int, int, int | None] | None = None,
+    ) -> None:
         self.server = server
         self.client = client
         self.seq = seq
         self.size = size
+        self.key = key
         self.error = error
         self.claimed = error is not None
         self.outputs: tuple[Any, ...] | None = None
@@ -87,7 +97,7 @@ class Ticket:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.claimed = True  # the reader of the pickle is responsible from now on
-        return (Ticket, (self.server, self.client, self.seq, self.size, self.error))
+        return (Ticket, (self.server, self.client, self.seq, self.size, self.error, self.key))
 
     def __del__(self, all_discards: Mapping[bytes, tuple[Discard, ...]] = _discards) -> None:
         # The dict is an argument because finalizers may run after the module's globals have been cleared.

@@ -255,7 +255,7 @@ class WorkerClient:
                 ),
                 flush=not collects,
             )
-            ticket = Ticket(self.server, self.client, seq, len(samples))
+            ticket = Ticket(self.server, self.client, seq, len(samples), key=(epoch, batch, view, number))
             if not (is_written or collects):
                 self._channel.wait_written(self.endpoint.timeout)
             return ticket

@@ -11,10 +11,11 @@ from typing import Any
 from dali_proxy._cli.command import Command, CommandError
 from dali_proxy._cli.numbers import number
 from dali_proxy._cli.targets import load_callable
+from dali_proxy.pipeline._executor.draws import Draw
 
-_DESCRIPTION = """Show what a training saw at a step: the dataset indices of the samples, and an image of the first
-output that is a batch of images. The state is one that `DataLoader.state_dict` returned in the same epoch, in a file of
-`torch.save`, alone or in a checkpoint. A step counts the batches of all epochs, from 0."""
+_DESCRIPTION = """Show what a training saw at a step: the dataset indices of the samples, the random numbers of each,
+and an image of the first output that is a batch of images. The state is one that `DataLoader.state_dict` returned in
+the same epoch, in a file of `torch.save`, alone or in a checkpoint. A step counts the batches of all epochs, from 0."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +66,8 @@ def _execute(options: argparse.Namespace) -> int:
         tensors = _tensors(replayed.data)
         for place, value in tensors.items():
             print(f"{place}: {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}")
+        for draw in replayed.draws:
+            print(_drawn(draw, indices))
         images = next((value for value in tensors.values() if value.ndim in (4, 5)), None)
         if images is not None:
             dali_proxy.show(images, labels=indices, path=options.output)
@@ -94,4 +97,24 @@ def _tensors(data: Any) -> dict[str, Any]:
     return {place: value for place, value in found.items() if hasattr(value, "shape") and hasattr(value, "dtype")}
 
 
-COMMAND = Command("show the samples and images of any step of a training", _execute, _add_arguments, _DESCRIPTION)
+def _drawn(draw: Draw, indices: list[Any]) -> str:
+    """Return the lines for the numbers that an operator drew: one for each sample, with its dataset index."""
+    place = f" ({draw.line})" if draw.line else ""
+    title = f"{draw.operator}{place}" + (f", view {draw.view}" if draw.view else "")
+    if draw.numbers is None:
+        return f"{title}: draws that depend on the data, which aren't shown"
+    names = indices if len(indices) == len(draw.numbers) else [f"sample {n}" for n in range(len(draw.numbers))]
+    values = ["in another branch" if each is None else _text(each) for each in draw.numbers]
+    return "\n".join([f"{title}:", *(f"  {name}: {value}" for name, value in zip(names, values, strict=True))])
+
+
+def _text(numbers: Any) -> str:
+    """Return numbers in one line; the shape of many."""
+    if numbers.size > 16:
+        return f"{numbers.size} numbers, shape {numbers.shape}"
+    return str(numbers.tolist()) if numbers.ndim else f"{numbers.item():g}"
+
+
+COMMAND = Command(
+    "show the samples, random numbers and images of any step of a training", _execute, _add_arguments, _DESCRIPTION
+)

@@ -18,7 +18,8 @@ from dali_proxy import fn, pipeline_def
 
 @pipeline_def(batch_size=4, num_threads=1, device_id=None, seed=5)
 def noisy():
-    return fn.noise.gaussian(fn.external_source(name="image", layout="HWC"), stddev=9.0)
+    noise = fn.noise.gaussian(fn.external_source(name="image", layout="HWC"), stddev=9.0)
+    return fn.brightness(noise, brightness=fn.random.uniform(range=[0.9, 1.1]))
 
 class Images:
     def __init__(self, transform):
@@ -63,6 +64,12 @@ def test_step_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     status, shown = run(capsys, name, "state.pt", "--step", "6")
     assert (status, shown.splitlines()[0]) == (0, f"epoch 1, batch 2, dataset indices {order[8:12]}")
     assert "batch['image']: (4, 8, 8, 3) uint8" in shown
+    lines = shown.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("fn.random.uniform"))
+    drawn = [line.strip().split(": ") for line in lines[begin + 1 : begin + 5]]
+    assert [index for index, _ in drawn] == [str(index) for index in order[8:12]]
+    assert all(0.9 <= float(number) <= 1.1 for _, number in drawn)
+    assert any(line.startswith("fn.noise.gaussian") and "aren't shown" in line for line in lines)
     assert Image.open("replay.png").width > 4 * 8
     status, shown = run(capsys, name, "state.pt", "--output", "next.png")
     assert (status, shown.splitlines()[0]) == (0, f"epoch 1, batch 1, dataset indices {order[4:8]}")

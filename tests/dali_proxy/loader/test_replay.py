@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import RandomSampler
@@ -95,3 +96,42 @@ def test_batches_that_do_not_exist(server: DALIServer) -> None:
     stream = DataLoader(server, IndexStream(SAMPLES, server.proxy), batch_size=BATCH)
     with pytest.raises(ArgumentMismatchError, match="map-style"):
         stream.replay(stream.state_dict(), 0)
+
+
+class TwoViews(IndexDataset):
+    def __getitem__(self, index: int) -> Any:
+        return (*super().__getitem__(index), super().__getitem__(index)[0])
+
+
+def added(data: Any, output: int) -> Any:
+    """Return the random number of each sample: what the pipeline added to its index."""
+    return (data[output] - data[1][:, None])[:, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_are_those_of_the_batch(server: DALIServer, kind: str) -> None:
+    made = loader(server, **KINDS[kind])
+    list(made)
+    for _ in made:
+        state = made.state_dict()
+        break
+    for number in (0, 5):  # the last one is smaller
+        replayed = made.replay(state, number)
+        (draw,) = replayed.draws
+        assert (draw.operator, draw.view) == ("fn.random.uniform", 0)
+        assert draw.numbers is not None
+        numbers = torch.tensor(np.array(draw.numbers))
+        torch.testing.assert_close(numbers, added(replayed.data, 0), atol=1e-5, rtol=0)
+
+
+def test_each_view_has_its_draws(server: DALIServer) -> None:
+    made = DataLoader(server, TwoViews(SAMPLES, server.proxy), BATCH, num_workers=1)
+    for _ in made:
+        state = made.state_dict()
+        break
+    replayed = made.replay(state, 2)
+    assert [draw.view for draw in replayed.draws] == [0, 1]
+    for draw, output in zip(replayed.draws, (0, 2), strict=True):
+        assert draw.numbers is not None
+        numbers = torch.tensor(np.array(draw.numbers))
+        torch.testing.assert_close(numbers, added(replayed.data, output), atol=1e-5, rtol=0)

@@ -80,9 +80,10 @@ def _draws(server: Any, placeholders: Any) -> Iterator[Draw]:
     refs = [
         each for ref in find(placeholders, BatchRef) for each in (ref.refs if isinstance(ref, JoinedRefs) else [ref])
     ]
-    tickets = {(ref.ticket.client, ref.ticket.seq): ref.ticket for ref in refs if ref.ticket.key is not None}
+    tickets = {(ref.ticket.client, ref.ticket.seq): ref.ticket for ref in refs}
     for ticket in sorted(tickets.values(), key=lambda ticket: ticket.seq):
-        yield from draws(server.pipeline._internals.graph, server.seed or 0, BatchKey(*ticket.key), ticket.size)
+        if ticket.key is not None:
+            yield from draws(server.pipeline._internals.graph, server.seed or 0, BatchKey(*ticket.key), ticket.size)
 
 
 def _copy(loader: Any) -> Any:

@@ -108,7 +108,7 @@ class Files(torch.utils.data.Dataset[Any]):
 def run_job(variant: str, folder: str, name: str, epochs: int) -> None:
     """Train as one of the jobs, and print its times."""
     rank = int(os.environ["RANK"])
-    # Jobs are no ranks of one training: else each would draw random numbers of its own, and none would be equal.
+    # Each job is a training of its own. Ranks of one training would draw different numbers, so no batch would be equal.
     set_ranks(0)
     generator = torch.Generator().manual_seed(1 if variant == "equal ranks" else rank)
     if variant == "torch":

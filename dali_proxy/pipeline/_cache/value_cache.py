@@ -268,7 +268,7 @@ class ValueCache:
                 kinds = zip(owners, addresses, shapes, strict=True)
                 columns.append([Part(owner, address, table.dtype, shape) for owner, address, shape in kinds])
             values = list(zip(*columns, strict=True))
-        finally:  # there are no values after an interrupt
+        finally:  # an interrupt leaves the list of values empty
             entries = self._add(keys, dict(zip(chosen, values, strict=False)), layouts, len(chosen))
         if self._disk is not None and not loaded:
             for sample, key in enumerate(keys):

@@ -99,7 +99,7 @@ def _steady_on_gpu(graph: Graph) -> list[GraphNode]:
 
 
 def _alone(node: GraphNode) -> list[CachedPart]:
-    """Return the part with one decoder; nothing if there is no description of it."""
+    """Return the part that consists of a decoder, in a list, which is empty if `describe_part` can't describe it."""
     results = tuple(Edge(node.index, output) for output in range(node.output_count))
     key = describe_part([node], results)
     return [] if key is None else [CachedPart((node,), tuple(dict.fromkeys(node.sources)), results, key)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,9 +10,7 @@ from dali_proxy._common.report_sums import summed
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.pending_requests import SentAhead
 from dali_proxy._transport.endpoint import Endpoint
-from dali_proxy._transport.protocol import BatchRead, LoopReport
 from dali_proxy._worker.tickets import Ticket
-from dali_proxy.pipeline._ipc.memory import SharedBlock
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 from dali_proxy.pipeline._operator_api.trace import Trace
 
@@ -40,6 +38,8 @@ class ConsumerGroup:
         self._first = self._clients[0]
         self._by_server = {client.server: client for client in self._clients}
         self.refused = self._first.refused
+        self.read_batch, self.forget_read = self._first.read_batch, self._first.forget_read
+        self.resize_pool, self.report_loops = self._first.resize_pool, self._first.report_loops
 
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Wait for a batch and return its outputs; see `ConsumerClient.outputs`."""
@@ -73,21 +73,6 @@ class ConsumerGroup:
         """Open the session of an iterator at all processes, and return its results."""
         return ResultsOfAll([client.open_session(session) for client in self._clients])
 
-    def read_batch(
-        self,
-        session: int,
-        request: bytes,
-        reader: SharedBlock,
-        arrive: Callable[[BatchRead, tuple[int, ...]], None],
-        slow: bool = False,
-    ) -> int:
-        """Request that a dataset worker reads a batch; see `ConsumerClient.read_batch`."""
-        return self._first.read_batch(session, request, reader, arrive, slow)
-
-    def forget_read(self, number: int) -> None:
-        """Forget a request for a batch; see `ConsumerClient.forget_read`."""
-        self._first.forget_read(number)
-
     def receive(self, seconds: float) -> None:
         """Wait until an answer of a dataset worker arrives, for some seconds at most, and handle what is there."""
         for client in self._clients[1:]:
@@ -106,10 +91,6 @@ class ConsumerGroup:
 
     def place(self, variant: int, measured: bool) -> None:
         """Do nothing: all processes have one form of the pipeline."""
-
-    def resize_pool(self, count: int) -> None:
-        """Let the server change the number of its dataset workers."""
-        self._first.resize_pool(count)
 
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
@@ -130,10 +111,6 @@ class ConsumerGroup:
             "dropped": sum(report["dropped"] for report in reports),
             "more": any(report["more"] for report in reports),
         }
-
-    def report_loops(self, report: LoopReport) -> None:
-        """Send the counters of this process's loops to the server, for monitors. Finalizers may call this."""
-        self._first.report_loops(report)
 
     def trace(self, trace: Trace | None) -> None:
         """Record the device stages in a trace from now on; None to stop."""

@@ -60,11 +60,12 @@ def decode_plain_png(view: memoryview, out: npt.NDArray[Any] | None = None) -> t
     if bits != 8 or color not in _SAMPLES or any(methods) or (color == _PALETTE) != (palette is not None):
         return None
     shape = (height, width, _SAMPLES[color])
+    nbytes = height * (1 + width * shape[2])  # each row begins with the number of its filter
     try:
-        rows = deflate.zlib_decompress(data[0] if len(data) == 1 else b"".join(data), height * (1 + width * shape[2]))
+        rows = deflate.zlib_decompress(data[0] if len(data) == 1 else b"".join(data), nbytes)
     except deflate.DeflateError:
         return None
-    if len(rows) != height * (1 + width * shape[2]):
+    if len(rows) != nbytes:
         return None
     fits = out is not None and out.shape == shape and out.dtype == np.uint8 and out.flags.c_contiguous
     pixels = out if out is not None and fits else np.empty(shape, np.uint8)

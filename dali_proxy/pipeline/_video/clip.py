@@ -75,7 +75,7 @@ class Clip:
         ranges: bool = False,
     ) -> None:
         self._av = require_av() if device_id is None else require_nvdec()
-        self._source = source
+        self._source = source if isinstance(source, str) else np.ascontiguousarray(source).reshape(-1).view(np.uint8)
         self._version = version
         self._ranges = ranges
         self._remote: DataFile | None = None  # the file behind a URL, when it has been opened
@@ -268,7 +268,7 @@ class Clip:
         if not isinstance(source, str):
             if not source.size:
                 raise DecodeError("the data is empty")
-            yield io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
+            yield io.BytesIO(source.data)
         elif is_url(source):
             yield self._remote_file(source).stream()
         else:
@@ -297,7 +297,7 @@ class Clip:
     def _reading(self) -> Iterator[tuple[Callable[[int, int], bytes], int]]:
         """Yield a function that reads the requested version of the file, and its size."""
         if not isinstance(self._source, str):
-            encoded = np.ascontiguousarray(self._source).reshape(-1).view(np.uint8)
+            encoded = self._source
             yield lambda count, position: encoded[position : position + count].tobytes(), encoded.size
             return
         if is_url(self._source):
@@ -366,8 +366,7 @@ class Clip:
     def _recall(self) -> FrameIndex:
         """Return the index of a video in memory, which may be known from before."""
         assert not isinstance(self._source, str)
-        encoded = np.ascontiguousarray(self._source).reshape(-1).view(np.uint8)
-        key = _known.key(encoded) + bytes([self._ranges])
+        key = _known.key(self._source) + bytes([self._ranges])
         known = _known.find(key)
         if known is None:
             index = self._make_index()

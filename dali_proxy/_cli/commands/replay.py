@@ -6,12 +6,14 @@ import argparse
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy._cli.command import Command, CommandError
 from dali_proxy._cli.numbers import number
 from dali_proxy._cli.targets import load_callable
-from dali_proxy.pipeline._executor.draws import Draw
+
+if TYPE_CHECKING:
+    from dali_proxy.pipeline._executor.draws import Draw
 
 _DESCRIPTION = """Show what a training saw at a step: the dataset indices of the samples, the random numbers of each,
 and an image of the first output that is a batch of images. The state is one that `DataLoader.state_dict` returned in

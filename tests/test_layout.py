@@ -90,6 +90,16 @@ def all_imports(module: str) -> list[tuple[str, int]]:
     return [(name, line) for name, line in found if (module, name) not in FACES]
 
 
+def run_at_import(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run when a module is imported, without those for type checkers."""
+    for statement in statements:
+        yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            checked = isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+            for block in ("orelse", "finalbody") if checked else ("body", "orelse", "finalbody"):
+                yield from run_at_import(getattr(statement, block, []))
+
+
 def is_package(module: str) -> bool:
     return modules()[module].name == "__init__.py"
 
@@ -154,6 +164,22 @@ def test_torch_is_not_imported_by(module: str) -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
     )
     assert run.returncode == 0, f"`import {module}` failed or imported torch, and this is how:\n{run.stderr}"
+
+
+def test_subcommands_import_no_installed_package() -> None:
+    """``dali-proxy doctor`` reports missing packages, so subcommands import them when they run."""
+    reached = {module: module for module in modules() if module.startswith("dali_proxy._cli")}
+    wrong, left = [], sorted(reached)
+    for module in left:  # grows
+        for name, line in imports(module, run_at_import(tree(module).body)):
+            parts = name.split(".")
+            if parts[0] not in (*PACKAGES, *sys.stdlib_module_names):
+                wrong.append(f"{reached[module]}, in line {line}, imports {name}")
+            for package in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
+                if package in modules() and package not in reached:
+                    reached[package] = f"{reached[module]} -> {package}"
+                    left.append(package)
+    assert not wrong, "import these in functions:\n" + "\n".join(wrong)
 
 
 def test_public_names_are_sorted() -> None:

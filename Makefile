@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs bench-rivals fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators generated docs clean
+.PHONY: help demo test test-thorough test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs bench-rivals fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators generated docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,8 +37,11 @@ help: ## list the targets
 demo: $(DEMO) ## run the whole product once: generate images, train on them, compare with a plain DataLoader
 	$(BIN)/dali-proxy demo $(ARGS)
 
-test: $(DEV) ## run the tests that need no GPU
-	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(DEV) ## run the tests that need no GPU, without those of make test-thorough, in about ten minutes
+	$(BIN)/python -m pytest -m "not gpu and not thorough" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-thorough: $(DEV) ## run the tests that repeat those of make test with more values, or for longer
+	$(BIN)/python -m pytest -m "thorough and not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-cluster: $(CLUSTER) ## run the tests with a local Ray cluster, and with the clients of S3 and Google Cloud Storage, in four minutes
 	DALI_PROXY_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest tests/dali_proxy/cluster tests/pipeline/remote -m "not gpu" $(ARGS)

@@ -25,6 +25,7 @@ from tests.clips import Clips
 from tests.gpu_turns import turn
 from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
 from tests.preloaded import preload
+from tests.thorough import mark_combinations
 
 # Every run uses the same examples, and slow ones don't fail: the load of the machine has no influence.
 # `make test ARGS="--hypothesis-profile=default"` draws other examples.
@@ -73,6 +74,7 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that the user didn't select: those that need a GPU (or have none), and those of `make faults`."""
     # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle, as do
@@ -83,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if all(runs[name] or not item.get_closest_marker(name) for name in runs)]
     config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
     items[:] = chosen
+    mark_combinations(items)
     for item in items:
         if isinstance(item, pytest.Function) and any(map(item.get_closest_marker, ("gpu", "gpu_alone"))):
             item.fixturenames = ["gpu_turn", *item.fixturenames]

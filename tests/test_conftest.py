@@ -51,6 +51,21 @@ def test_anywhere():
     pass
 """
 
+MANY_CASES = """
+import pytest
+from tests.thorough import thorough_except
+
+@pytest.mark.combinations
+@pytest.mark.parametrize("a", range(3))
+@pytest.mark.parametrize(("b", "c"), [(0, 0), pytest.param(1, 2, marks=pytest.mark.gpu), (3, 4)])
+def test_combinations(a, b, c):
+    print(f"combination {a} {b} {c}")
+
+@pytest.mark.parametrize("name", thorough_except("abcd", "b", "d"))
+def test_except(name):
+    print(f"letter {name}")
+"""
+
 
 def run_pytest(folder: Path, test: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one test file in a separate session, with the same fixtures."""
@@ -88,6 +103,18 @@ def test_lock_order_that_another_process_breaks_fails_the_test(tmp_path: Path) -
 def test_gpu_tests_run_only_on_request(tmp_path: Path, arguments: tuple[str, ...], summary: str) -> None:
     run = run_pytest(tmp_path, ON_THE_GPU, *arguments)
     assert run.stdout.splitlines()[-1].startswith(summary), run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ("not gpu and not thorough", ["0 0 0", "0 3 4", "1 0 0", "2 0 0", "b", "d"]),
+        ("thorough and not gpu", ["1 3 4", "2 3 4", "a", "c"]),
+    ],
+)
+def test_thorough_tests_repeat_with_other_values(tmp_path: Path, marks: str, expected: list[str]) -> None:
+    run = run_pytest(tmp_path, MANY_CASES, "-s", "-m", marks)
+    assert sorted(re.findall(r"(?:combination|letter) (.*)$", run.stdout, re.MULTILINE)) == expected
 
 
 def test_jpeg_folder(jpeg_folder: Path) -> None:

@@ -214,3 +214,5 @@ def test_promises_name_existing_tests(page: str) -> None:
             file = there or file
             source = (ROOT / "tests" / file).read_text(encoding="utf-8")
             assert not test or f"def {test}(" in source, f"{file} has no {test}"
+            left_out = re.search(rf"^@pytest.mark.thorough\n(?:@.*\n)*def {test}\(", source, re.MULTILINE)
+            assert not left_out, f"make test must run {test}"

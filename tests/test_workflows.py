@@ -118,6 +118,17 @@ def test_matrix_runs_every_python_with_lowest_and_newest_packages() -> None:
     assert tested == {each for each in sessions() if each.startswith(("tests", "lowest", "newest"))}
 
 
+def test_all_tests_run_for_a_change_and_each_night() -> None:
+    """`make test` leaves out tests with the marker `thorough`."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
+    assert workflow["jobs"]["all"]["steps"][-1]["run"] == ".ci/run"
+    assert {"pull_request", "schedule"} <= workflow[True].keys()
+    assert "\nfor target in test test-thorough; do\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    marks = dict(re.findall(r'^(test[a-z-]*):.*\n\t.* pytest -m "(.*?)"', makefile, re.MULTILINE))
+    assert marks == {"test": "not gpu and not thorough", "test-thorough": "thorough and not gpu"}
+
+
 def test_servers_in_a_cluster_and_clients_of_stores_are_tested() -> None:
     """`make test` has neither Ray nor the clients of stores, and skips these tests."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from dali_proxy.pipeline._compiler.steps.step import Steps
 from dali_proxy.pipeline._concurrency.affinity import nearest_cores
 from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, spent
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
-from dali_proxy.pipeline._concurrency.interrupts import is_interrupt, pass_on_interrupt
+from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
 from dali_proxy.pipeline._concurrency.stuck_calls import this_thread
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
@@ -34,7 +34,7 @@ from dali_proxy.pipeline._executor.batch_order import ordered_phases
 from dali_proxy.pipeline._executor.constants import Constants
 from dali_proxy.pipeline._executor.device import Device, open_device
 from dali_proxy.pipeline._executor.look_ahead import LookAhead
-from dali_proxy.pipeline._executor.merging import Merger, make_merger
+from dali_proxy.pipeline._executor.merging import make_merger
 from dali_proxy.pipeline._executor.program import Program
 from dali_proxy.pipeline._executor.readers import ReaderGroup
 from dali_proxy.pipeline._executor.running_batch import OnDone, RunningBatch
@@ -156,7 +156,7 @@ class Executor:
         self.statistics = Statistics(graph, self._operators, steps, cacheable)
         self._constants = Constants(self._plan.constants, self._operators)
         can_merge = fuse and self._shared is None
-        self._merger = make_merger(self.program, self._operators, graph.outputs) if can_merge else None
+        self._merger = make_merger(self.program, self._operators, self._constants) if can_merge else None
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -241,7 +241,7 @@ class Executor:
         if batch.memory is None and self.value_sizes.measures(batch.number):
             batch.memory = self.value_sizes
         try:
-            self._advance(run)
+            self.advance(run)
         except BaseException:
             self._end_order(batch.number)
             raise
@@ -355,7 +355,8 @@ class Executor:
                     f"the input {node.name!r} has {len(value)} samples, but the batch has {request.batch_size}"
                 )
 
-    def _advance(self, run: RunningBatch) -> None:
+    def advance(self, run: RunningBatch) -> None:
+        """Start the next phase of a batch, or deliver the batch after the last one."""
         if run.phase == len(self._plan.phases):
             self._finish(run)
             return
@@ -369,10 +370,10 @@ class Executor:
         if takes_inputs and run.batch.trace is None:
             self._run_unmeasured(run, self.program.phases[run.phase])
             run.phase += 1
-            self._advance(run)
+            self.advance(run)
             return
         if takes_inputs or (run.on_caller and self._costs.is_cheap(run.phase)):
-            self._run_phase(run, phase)
+            self.run_phase(run, phase)
             return
         run.on_caller = False
         self._enqueue(run, phase)
@@ -380,48 +381,15 @@ class Executor:
     def _enqueue(self, run: RunningBatch, phase: Phase) -> None:
         work_queue = self._queues[phase.device]
         if work_queue is None:
-            self._run_phase(run, phase)
+            self.run_phase(run, phase)
             return
         if self._merger is not None and run.phase == self._merger.phase and not run.alone:
-            self._merger.put(run)
-            work_queue.put(partial(self._run_waiting, self._merger, phase))
+            self._merger.put(run, self, work_queue)
             return
-        work_queue.put(partial(self._run_phase, run, phase))
+        work_queue.put(partial(self.run_phase, run, phase))
 
-    def _run_waiting(self, merger: Merger, phase: Phase) -> None:
-        """Run the batches that wait, as one if there are several."""
-        waiting = merger.take()
-        if not waiting:
-            return
-        try:
-            run = merger.merge(waiting) if len(waiting) > 1 else waiting[0]
-            if run.members:
-                self._constants.add_to(run.batch, on_gpu=False)
-        except Exception as error:  # noqa: BLE001 - they don't fit together; one that fails reports its error when it runs alone
-            pass_on_interrupt(error)
-            self._run_next(merger)
-            self._run_alone(waiting)
-            return
-        run.taken = True
-        self._run_phase(run, phase)
-
-    def _run_next(self, merger: Merger) -> None:
-        """Let batches that wait take the place of what has ended."""
-        if merger.end():
-            phase = self._plan.phases[merger.phase]
-            work_queue = self._queues[phase.device]
-            assert work_queue is not None
-            work_queue.put(partial(self._run_waiting, merger, phase))
-
-    def _run_alone(self, runs: Sequence[RunningBatch], failure: Exception | None = None) -> None:
-        """Run batches one by one that failed together, so that the others succeed and the error has its context."""
-        suspects = list(runs)
-        for run in runs:
-            run.alone, run.suspects, run.failure = True, suspects, failure
-        for run in runs:
-            self._advance(run)
-
-    def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
+    def run_phase(self, run: RunningBatch, phase: Phase) -> None:
+        """Run a phase of a batch on this thread, then start the next one."""
         outer, this_thread.give_up = this_thread.give_up, partial(self._give_up, run, phase)
         try:
             if phase.on_gpu:
@@ -440,7 +408,7 @@ class Executor:
         else:
             if not run.given_up:
                 run.phase += 1
-                self._advance(run)
+                self.advance(run)
         finally:
             this_thread.give_up = outer
 
@@ -516,7 +484,9 @@ class Executor:
     def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
         if run.taken and self._merger is not None:
             run.taken = False
-            self._run_next(self._merger)
+            work_queue = self._queues[self._plan.phases[self._merger.phase].device]
+            assert work_queue is not None  # the phase is one of the GPU
+            self._merger.end(self, work_queue)
         if run.stream is None and not run.members:
             self._deliver([run], None, error)
             return
@@ -535,21 +505,8 @@ class Executor:
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if not run.members:
             self._deliver([run], event, error)
-            return
-        try:
-            if error is None and self._merger is not None:
-                self._merger.share_out(run)
-        except Exception as failure:  # noqa: BLE001 - always deliver results: callers wait for them
-            error = as_batch_error(failure, "batches were divided")
-        run.batch.clear()
-        if error is not None:
-            with suppress(Exception):  # CUDA is in an error state, as they will say
-                if run.stream is not None:
-                    run.stream.stream.synchronize()  # it may still read their inputs
-            Merger.restore(run.members)
-            self._run_alone(run.members, error)
-            return
-        self._deliver(run.members, event)
+        elif self._merger is not None and self._merger.divide(run, error, self):
+            self._deliver(run.members, event)
 
     def _deliver(self, runs: Sequence[RunningBatch], event: Any, error: PipelineError | None = None) -> None:
         """Deliver a batch, or several that ran as one. One event shows that the GPU has read the inputs of all."""
@@ -574,8 +531,8 @@ class Executor:
         if error is None:
             try:
                 outputs = self._outputs(batch)
-                if run.failure is not None:
-                    self._confirm_failure(run, run.failure)
+                if run.failure is not None and self._merger is not None:
+                    self._merger.confirm(run, run.failure)
             except Exception as failure:  # noqa: BLE001 - always deliver a result: callers wait for it
                 outputs, error = (), as_batch_error(failure, "a batch ended")
         batch.clear()
@@ -593,12 +550,6 @@ class Executor:
             # Work that the callback issues follows the batch.
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
-
-    def _confirm_failure(self, run: RunningBatch, failure: Exception) -> None:
-        """Record that a batch has succeeded. If all those with which it failed have, to merge them was the fault."""
-        run.suspects.remove(run)
-        if not run.suspects:
-            self.program.fast_paths.confirm("batches that run as one", failure)
 
     def _end_order(self, number: int) -> None:
         for order in self._orders.values():

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
+from dali_proxy.pipeline._compiler.plan import Phase
+from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
+from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
+from dali_proxy.pipeline._executor.constants import Constants
 from dali_proxy.pipeline._executor.program import Program
 from dali_proxy.pipeline._executor.running_batch import RunningBatch
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
 from dali_proxy.pipeline._operator_api.reader import ReaderOperator
+from dali_proxy.pipeline._operator_api.request import as_batch_error
+from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
 #: Number of samples from which on larger batches aren't faster.
@@ -23,20 +31,36 @@ _MOST_BATCHES = 64
 _MOST_ACTIVE = 3
 
 
+class RunsPhases(Protocol):
+    """What a merger needs of an `Executor`."""
+
+    def advance(self, run: RunningBatch) -> None:
+        """Start the next phase of a batch, or deliver it."""
+
+    def run_phase(self, run: RunningBatch, phase: Phase) -> None:
+        """Run a phase of a batch on this thread."""
+
+
 class Merger:
-    """Takes batches that wait for a phase, several at once if there are several.
+    """Runs batches that wait for a phase, several as one if there are several.
 
     In this and all later phases, operators whose samples depend on each other process each batch apart, so batches that
-    run as one have the bits that they have alone.
+    run as one have the bits that they have alone. Batches that fail together run again, one by one, so that the others
+    succeed and the error has its context.
 
     Args:
         phase: number of the phase.
+        program: the steps.
+        constants: outputs that are the same for all batches.
         edges: outputs of earlier phases that this and later phases read.
         results: outputs of the graph that they compute.
     """
 
-    def __init__(self, phase: int, edges: Sequence[Edge], results: Sequence[Edge]) -> None:
+    def __init__(
+        self, phase: int, program: Program, constants: Constants, edges: Sequence[Edge], results: Sequence[Edge]
+    ) -> None:
         self.phase = phase
+        self._program, self._constants = program, constants
         self._edges, self._results = edges, results
         #: Number of batches that may run as one.
         self.most = 1
@@ -49,12 +73,71 @@ class Merger:
         """Return how many batches of a size fill the active ones, merged, and one that waits; 0 for large ones."""
         return min((_MOST_ACTIVE + 1) * MOST_SAMPLES // size, _MOST_BATCHES) if 2 * size <= MOST_SAMPLES else 0
 
-    def put(self, run: RunningBatch) -> None:
-        """Add a batch that waits. Call `take` afterwards."""
+    def put(self, run: RunningBatch, executor: RunsPhases, work_queue: WorkQueue) -> None:
+        """Queue a batch for the phase.
+
+        Args:
+            run: the batch.
+            executor: runs the phase.
+            work_queue: the queue of work of the phase.
+        """
         with self._lock:
             self._waiting.append(run)
+        work_queue.put(partial(self._run, executor, work_queue))
 
-    def take(self) -> list[RunningBatch]:
+    def end(self, executor: RunsPhases, work_queue: WorkQueue) -> None:
+        """Let batches that wait take the place of what has ended: batches that ran as one, or a `taken` one."""
+        with self._lock:
+            self._active -= 1
+            waits = bool(self._waiting)
+        if waits:
+            work_queue.put(partial(self._run, executor, work_queue))
+
+    def divide(self, merged: RunningBatch, error: PipelineError | None, executor: RunsPhases) -> bool:
+        """Return whether batches that ran as one have their results now. If they failed, run them one by one."""
+        try:
+            if error is None:
+                self.share_out(merged)
+        except Exception as failure:  # noqa: BLE001 - always deliver results: callers wait for them
+            error = as_batch_error(failure, "batches were divided")
+        merged.batch.clear()
+        if error is not None:
+            with suppress(Exception):  # CUDA is in an error state, as they will say
+                if merged.stream is not None:
+                    merged.stream.stream.synchronize()  # it may still read their inputs
+            self._restore(merged.members)
+            self._run_alone(merged.members, executor, error)
+        return error is None
+
+    def confirm(self, run: RunningBatch, failure: Exception) -> None:
+        """Record that a batch has succeeded. If all those with which it failed have, to merge them was the fault."""
+        run.suspects.remove(run)
+        if not run.suspects:
+            self._program.fast_paths.confirm("batches that run as one", failure)
+
+    def _run(self, executor: RunsPhases, work_queue: WorkQueue) -> None:
+        waiting = self._take()
+        if not waiting:
+            return
+        try:
+            run = self._merge(waiting) if len(waiting) > 1 else waiting[0]
+        except Exception as error:  # noqa: BLE001 - they don't fit together; one that fails reports its error when it runs alone
+            pass_on_interrupt(error)
+            self.end(executor, work_queue)
+            self._run_alone(waiting, executor)
+            return
+        run.taken = True
+        executor.run_phase(run, self._program.plan.phases[self.phase])
+
+    @staticmethod
+    def _run_alone(runs: Sequence[RunningBatch], executor: RunsPhases, failure: Exception | None = None) -> None:
+        suspects = list(runs)
+        for run in runs:
+            run.alone, run.suspects, run.failure = True, suspects, failure
+        for run in runs:
+            executor.advance(run)
+
+    def _take(self) -> list[RunningBatch]:
         """Return the batches to run next; none if none waits, or enough run. Any thread may call this."""
         taken: list[RunningBatch] = []
         samples = 0
@@ -73,13 +156,7 @@ class Merger:
             self._active += bool(taken)
         return taken
 
-    def end(self) -> bool:
-        """Record that what a call of `take` returned has ended. Return whether batches wait, so that it is called."""
-        with self._lock:
-            self._active -= 1
-            return bool(self._waiting)
-
-    def merge(self, members: Sequence[RunningBatch]) -> RunningBatch:
+    def _merge(self, members: Sequence[RunningBatch]) -> RunningBatch:
         """Return batches as one.
 
         Raises:
@@ -87,10 +164,11 @@ class Merger:
         """
         merged = RunningBatch(MergedBatch([each.batch for each in members], self._edges), lambda result: None)
         merged.phase, merged.members = self.phase, tuple(members)
+        self._constants.add_to(merged.batch, on_gpu=False)
         return merged
 
     @staticmethod
-    def restore(members: Sequence[RunningBatch]) -> None:
+    def _restore(members: Sequence[RunningBatch]) -> None:
         """Drop what batches got while they ran as one and failed: its launches may not have been issued."""
         for member in members:
             outputs = member.batch.outputs
@@ -111,13 +189,13 @@ class Merger:
         merged.members[0].batch.keep_alive += merged.batch.keep_alive
 
 
-def make_merger(program: Program, operators: Mapping[int, Any], outputs: Sequence[Edge]) -> Merger | None:
+def make_merger(program: Program, operators: Mapping[int, Any], constants: Constants) -> Merger | None:
     """Return a merger for the first phase that uses the GPU; None if batches can't be merged there, or gain nothing.
 
     Args:
         program: the steps.
         operators: implementations of the nodes, by index.
-        outputs: outputs of the graph.
+        constants: outputs that are the same for all batches.
     """
     plan = program.plan
     first = next((number for number, phase in enumerate(plan.phases) if phase.device != "cpu"), None)
@@ -132,7 +210,8 @@ def make_merger(program: Program, operators: Mapping[int, Any], outputs: Sequenc
     constant = {node.index for node in plan.constants}
     read = {edge for node in nodes for edge in (*node.sources, *[condition for condition, _ in node.branch])}
     edges = sorted(edge for edge in read if edge.node not in own | constant)
-    return Merger(first, edges, [edge for edge in outputs if edge.node in own]) if fits else None
+    results = [edge for edge in program.graph.outputs if edge.node in own]
+    return Merger(first, program, constants, edges, results) if fits else None
 
 
 def _fits(operator: Any) -> bool:

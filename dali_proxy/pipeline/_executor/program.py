@@ -40,6 +40,7 @@ class Program:
         cache: has results of parts of the graph; None for no cache.
 
     Attributes:
+        graph: the graph.
         plan: the plan.
         phases: the steps, by number of the phase.
         takes_inputs: whether a phase only takes fed data, by its number: that needs no other thread.
@@ -57,7 +58,7 @@ class Program:
         fuse: bool,
         cache: ValueCache | None = None,
     ) -> None:
-        self.plan, self.fast_paths = plan, FastPaths()
+        self.graph, self.plan, self.fast_paths = graph, plan, FastPaths()
         self.phases: list[list[Steps]] = []
         for number, phase in enumerate(plan.phases):
             self.phases.append([])

@@ -25,7 +25,7 @@ from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.inner_loop import InnerLoop
 from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.rank_batch_sampler import RankBatchSampler
-from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
+from dali_proxy._loader.rescue import LOST, REPEATABLE, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
 from dali_proxy._loader.sample_log import SampleLog
 from dali_proxy._loader.wrapping import inner_loader
@@ -232,7 +232,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             if self._noted != noted:
                 self._note_in_flight(noted)
             try:
-                batch = self._rescue.outcome(arrived, self._produced, self._revive)
+                batch = self._outcome(arrived)
             except LeftOut:
                 self.progress.note(arrived.numbered.batch, arrived.position)
                 self._arrived = None
@@ -298,6 +298,19 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._rescue.report()
         self.close()
         raise StopIteration
+
+    def _outcome(self, batch: CollatedBatch | FailedBatch) -> Any:
+        """Return the user's batch. If it failed, repeat it first; see `Rescue`."""
+        error: BaseException | None = None
+        try:
+            if isinstance(batch, CollatedBatch):
+                try:
+                    return self._produced(batch.data)
+                except REPEATABLE as failed:
+                    error = failed
+            return self._rescue.outcome(batch, error, self._produced, self._revive)
+        finally:  # its traceback refers to this frame
+            del error
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Exceptions which mean that a batch was lost with its server.
 LOST = (ServerClosedError, ServerDiedError, StaleReferenceError)
 
+#: Exceptions of a batch that may be repeated.
+REPEATABLE = (BatchError, *LOST)
+
 OnError = Literal["raise", "skip", "replace"] | Callable[[BatchError], Any]
 
 _WORDS = ("raise", "skip", "replace")
@@ -78,12 +81,17 @@ class Rescue:
         self._first_bad = ""
 
     def outcome(
-        self, batch: CollatedBatch | FailedBatch, produce: Callable[[Any], Any], restart: Callable[[], None]
+        self,
+        batch: CollatedBatch | FailedBatch,
+        error: BaseException | None,
+        produce: Callable[[Any], Any],
+        restart: Callable[[], None],
     ) -> Any:
-        """Return `produce(batch.data)`. If the batch failed, repeat it first.
+        """Repeat a batch that failed. Return what `produce` makes of it.
 
         Args:
             batch: the batch from a worker.
+            error: what `produce` raised for it; None if it failed in the worker.
             produce: function that turns placeholders into tensors.
             restart: function that restarts the server if it isn't running.
 
@@ -94,36 +102,39 @@ class Rescue:
         """
         failure = batch.error if isinstance(batch, FailedBatch) else None
         try:
-            return self._outcome(batch, produce, restart)
+            return self._outcome(batch, error, produce, restart)
         except Interrupted:
             if isinstance(batch, FailedBatch):
                 batch.error = failure
             raise
-        finally:  # its traceback refers to this frame
-            del failure
+        finally:  # their tracebacks refer to this frame
+            del error, failure
 
     def _outcome(
-        self, batch: CollatedBatch | FailedBatch, produce: Callable[[Any], Any], restart: Callable[[], None]
+        self,
+        batch: CollatedBatch | FailedBatch,
+        error: BaseException | None,
+        produce: Callable[[Any], Any],
+        restart: Callable[[], None],
     ) -> Any:
         original = batch.numbered
         verdicts: dict[str, str] = {}  # dataset index of a bad sample: "skip" or "replace"
         attempts, restarts = 0, self._losses.restarts
         while True:
-            error: BaseException
+            problem: BaseException | None = None
             if isinstance(batch, FailedBatch):
                 error = batch.exception()
-            else:
+            elif error is None:
                 try:
                     data = produce(batch.data)
-                except (BatchError, *LOST) as failed:
+                except REPEATABLE as failed:
                     error = failed
-                    if isinstance(failed, BatchError):
-                        failed.dataset_indices = _as_drawn(failed.dataset_indices, original.indices)
                 else:
                     if verdicts:
                         self._count(original, verdicts)
                     return data
-            problem: BaseException | None = None
+            if isinstance(error, BatchError) and isinstance(batch, CollatedBatch):
+                error.dataset_indices = _as_drawn(error.dataset_indices, original.indices)
             try:
                 if isinstance(error, LOST):
                     attempts += 1
@@ -137,7 +148,7 @@ class Rescue:
                 assert self._make is not None  # otherwise `problem` was raised
                 batch = self._make(replace(original, indices=_remaining(original.indices, verdicts)))
             finally:  # tracebacks refer to this frame and the iterator's: a cycle would keep the iterator alive
-                del error, problem
+                error = problem = None
 
     def report(self) -> None:
         """Warn if a policy has skipped or replaced samples since the last report, so that users notice missing data."""

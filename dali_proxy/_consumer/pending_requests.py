@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -214,19 +213,3 @@ def without_frames(error: Exception, cause: Exception) -> Exception:
     """Set the cause of an error, without the cause's frames: they would refer to the object that stores the error."""
     error.__cause__ = cause.with_traceback(None)
     return error
-
-
-class ChannelGuard(threading.local):
-    """Reentrancy guard: a context that marks the current thread as being in the channel.
-
-    Attributes:
-        depth: number of these contexts that the thread is in.
-    """
-
-    depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.depth -= 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakMethod
 
-from dali_proxy._consumer.pending_requests import ChannelGuard, Deadline, PendingRequest, PendingRequests, fresh
+from dali_proxy._consumer.pending_requests import Deadline, PendingRequest, PendingRequests, fresh
 from dali_proxy.errors import ProxyError, ServerDiedError
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import is_held
@@ -20,6 +20,22 @@ from dali_proxy.pipeline._ipc.signals import run_signal_handlers
 
 _GLANCE = 0.5  # seconds between checks of the deadline while waiting
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives
+
+
+class ChannelGuard(threading.local):
+    """Reentrancy guard: a context that marks the current thread as being in the channel.
+
+    Attributes:
+        depth: number of these contexts that the thread is in.
+    """
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.depth -= 1
 
 
 class SharedChannel:

@@ -532,6 +532,7 @@ class HostRunner:
     def forget_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer that has disconnected, and its iterators."""
         self.consumers.discard(consumer)
+        self._totals.adopt(consumer)
         if self._measured is not None and self._measured.consumer is consumer:
             self._measured = self._is_held_now = None
         for worker in self.workers.values():
@@ -582,7 +583,7 @@ class HostRunner:
         """
         self._scheduler.measure()
         return {
-            **self._totals.report(self._scheduler, self.workers.values()),
+            **self._totals.report(self._scheduler, self.workers.values(), self.consumers),
             "waiting_results": len(self._store),
             "depth_reason": self._depth(self.variant).reason,
             "operators": {times.name: times.report() for times in added(operators)},

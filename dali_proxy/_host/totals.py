@@ -27,7 +27,7 @@ class Totals:
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
         arena_wait: seconds that disconnected workers waited for free space in their shared memory.
-        latency: durations of the stages of batches: "queue" and "pipeline".
+        latency: durations of the stages of batches, "queue" and "pipeline", but for those of connected consumers.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,16 @@ class Totals:
         self.latency = {"queue": Latency(), "pipeline": Latency()}
 
     def end_stage(self, request: Request, stage: str, consumer: Consumer | None) -> None:
-        """Count the duration of a stage of a batch, which ends now, also for the process that fetches it, if known."""
+        """Count the duration of a stage of a batch, which ends now, for the process that fetches it, if known."""
         now = time.monotonic()
-        self.latency[stage].add(now - request.since)
-        if consumer is not None:
-            consumer.latency[stage].add(now - request.since)
+        latency = self.latency if consumer is None else consumer.latency
+        latency[stage].add(now - request.since)
         request.since = now
+
+    def adopt(self, consumer: Consumer) -> None:
+        """Keep the durations of a process that has disconnected."""
+        for stage, each in consumer.latency.items():
+            self.latency[stage] += each
 
     def count(self, request: Request) -> None:
         """Count a finished batch."""
@@ -67,9 +71,10 @@ class Totals:
         elif request.staged is not None:
             self.bytes_out += request.staged.nbytes
 
-    def report(self, scheduler: Scheduler, workers: Iterable[Worker]) -> dict[str, Any]:
-        """Return all counters, with the measurements of the scheduler and of the connected workers."""
+    def report(self, scheduler: Scheduler, workers: Iterable[Worker], consumers: Iterable[Consumer]) -> dict[str, Any]:
+        """Return all counters, with the measurements of the scheduler and of the connected workers and consumers."""
         connected = list(workers)
+        latency = [self.latency, *(consumer.latency for consumer in consumers)]
         return {
             "seconds": time.monotonic() - self._begin,
             "batches": self.batches,
@@ -88,5 +93,5 @@ class Totals:
             "depth": scheduler.depth,
             "busy": scheduler.busy_seconds,
             "occupancy": scheduler.occupancy_seconds,
-            "latency": {stage: each.counts() for stage, each in self.latency.items()},
+            "latency": {stage: sum([each[stage] for each in latency], Latency()).counts() for stage in self.latency},
         }

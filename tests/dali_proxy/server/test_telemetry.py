@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 import threading
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from dali_proxy._common.latency import Latency
 from dali_proxy._loader.batches import Cost
 from dali_proxy._server.telemetry import LoopTimes, slowest_of
 from tests.dali_proxy.indexed import IndexDataset, affine, sample
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,20 @@ def test_no_ranges_are_marked_without_a_profiler(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("NVTX_INJECTION64_PATH", raising=False)
     with DALIServer(affine(), mode="thread") as server:
         assert server.loop_times.trace is None
+
+
+def test_latency_includes_the_batches_of_processes_that_have_disconnected() -> None:
+    def loop() -> None:
+        for _ in DataLoader(server, IndexDataset(8, server.proxy), batch_size=4):
+            pass
+
+    with DALIServer(affine()) as server:
+        child = multiprocessing.get_context("fork").Process(target=loop)
+        child.start()
+        child.join()
+        wait_until(lambda: server.stats().consumers == 1)
+        latency = server.stats().latency
+        assert (child.exitcode, latency["queue"].count, latency["pipeline"].count) == (0, 2, 2)
 
 
 def test_metrics_of_a_server() -> None:

@@ -271,7 +271,8 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         return self._read(indices, context)
 
     def _read(self, indices: Iterable[Any], context: BatchContext) -> list[Any]:
-        samples, longest = [], 0.0
+        samples: list[Any] = []
+        longest, slowest = 0.0, (None, None)
         before = time.perf_counter()
         for index in indices:
             context.index = index
@@ -279,17 +280,18 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
             now = time.perf_counter()
             context.seconds.append(now - before)
             if now - before > longest:
-                longest = now - before
-                context.slowest = _named(index, samples[-1]), longest
+                longest, slowest = now - before, (index, samples[-1])
             before = now
+        context.slowest = _named(*slowest), longest
         return samples
 
 
 def _named(index: Any, sample: Any) -> Any:
     """Return the dataset index of a sample, with the name that the dataset gave it for the proxy, if any."""
-    parts = sample if isinstance(sample, tuple | list) else (sample,)
-    name = next((part.sample.name for part in parts if isinstance(part, SampleRef) and part.sample.name), "")
-    return f"{index} ({redacted(name)})" if name else index
+    for part in sample if isinstance(sample, tuple | list) else (sample,):
+        if isinstance(part, SampleRef) and part.sample.name:
+            return f"{index} ({redacted(part.sample.name)})"
+    return index
 
 
 class WorkerInit:

@@ -70,10 +70,10 @@ class Controller:
             stays: see `InnerLoader`.
             modules: see `InnerLoader`.
         """
-        decides = os.getpid() == self._life.owner and self._placing.is_settled
-        if self._sizing is not None and stays is not None and decides:
+        sizing = None if stays is None else self._sizing
+        if sizing is not None and os.getpid() == self._life.owner and self._placing.is_settled:
             with suppress(ProxyError):  # the server is gone: the loop raises that
-                self._sizing.take(loader, stays, modules)
+                sizing.take(loader, stays or "", modules)
         if time.monotonic() > self._report_at:
             self._report()
         if self._placing.trial is not None:

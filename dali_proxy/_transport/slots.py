@@ -320,7 +320,10 @@ class SlotPool(Generic[M]):
         number = slot.number
         if number >= CONTROL_NBYTES:
             return 0
-        return sum([1 for borrower in self._borrowers if borrower.generations[number]])
+        loans = 0
+        for borrower in self._borrowers:
+            loans += bool(borrower.generations[number])
+        return loans
 
     def _release(self, slot: Slot[M], retire: bool = False) -> None:
         """End a loan, or a result that wasn't lent. The last one makes the slot idle, or frees it."""

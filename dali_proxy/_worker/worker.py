@@ -321,7 +321,8 @@ def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
 
 def _input(samples: Sequence[Sample], number: int) -> InputBatch:
     """Return the locations and shapes of one input of the samples."""
-    blocks, shapes = (map(itemgetter(number), map(of_all, samples)) for of_all in (_BLOCKS, _SHAPES))
+    this_one = itemgetter(number)
+    blocks, shapes = map(this_one, map(_BLOCKS, samples)), map(this_one, map(_SHAPES, samples))
     rows = list(itertools.chain.from_iterable(map(add, map(_PLACE, blocks), shapes)))
     first = samples[0]
     return InputBatch(first.dtypes[number], len(first.shapes[number]), array("q", rows).tobytes())

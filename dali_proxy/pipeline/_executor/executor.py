@@ -39,8 +39,7 @@ from dali_proxy.pipeline._executor.program import Program
 from dali_proxy.pipeline._executor.readers import ReaderGroup
 from dali_proxy.pipeline._executor.running_batch import OnDone, RunningBatch
 from dali_proxy.pipeline._executor.shared import SharedResources
-from dali_proxy.pipeline._executor.statistics import PhaseCosts, Statistics
-from dali_proxy.pipeline._executor.value_sizes import ValueSizes
+from dali_proxy.pipeline._executor.statistics import PhaseCosts, Statistics, ValueSizes
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.error_context import describe_failure
@@ -372,7 +371,7 @@ class Executor:
             run.phase += 1
             self.advance(run)
             return
-        if takes_inputs or (run.on_caller and self._costs.is_cheap(run.phase)):
+        if takes_inputs or (run.on_caller and self._costs.is_cheap[run.phase]):
             self.run_phase(run, phase)
             return
         run.on_caller = False

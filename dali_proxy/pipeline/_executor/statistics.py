@@ -1,4 +1,4 @@
-"""What the batches of an executor cost: counters of its operators, and the mean of each phase."""
+"""What the batches of an executor cost: time of its operators and of each phase, and memory that a cache would need."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._cache.memory_tier import OVERHEAD
 from dali_proxy.pipeline._compiler.plan import PartStep, Phase, Plan
 from dali_proxy.pipeline._compiler.steps.step import Steps
 from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, Costs
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._declaration.schema import Role
-from dali_proxy.pipeline._graph.graph import Graph, GraphNode
+from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
+from dali_proxy.pipeline._operator_api.request import TensorList
+from dali_proxy.pipeline.tensors.cpu import Array
 
 # A step with several units measures each of them once in this many runs: a measured run can take 1.5 times as long.
 _MEASURED = 64
@@ -29,6 +32,8 @@ _WEIGHT = 0.2
 # nanoseconds, one of so many is: the clock of a thread takes several microseconds on virtual machines.
 _EARLY = 16
 _SHORT, _MEASURED_SHORT = 10_000_000, 4
+# The sizes of values are measured for one batch in so many.
+_MEASURED_SIZES = 64
 
 
 @dataclass
@@ -246,6 +251,9 @@ class PhaseCosts:
     Args:
         plan: the plan.
         operators: implementations of the nodes, by index.
+
+    Attributes:
+        is_cheap: whether a phase takes less time than to wake another thread, as far as it was measured, by its number.
     """
 
     def __init__(self, plan: Plan, operators: Mapping[int, Any]) -> None:
@@ -257,11 +265,7 @@ class PhaseCosts:
         #: Nanoseconds of elapsed time, and the numbers of the runs, by number of the phase.
         self._elapsed = [float(_SHORT)] * len(plan.phases)
         self._runs = [itertools.count() for _ in plan.phases]
-
-    def is_cheap(self, number: int) -> bool:
-        """Return whether a phase takes less time than to wake another thread, as far as it was measured."""
-        cost = self._costs.get(number)
-        return cost is not None and cost < (_CHEAP_ON_GPU if self._on_gpu[number] else _CHEAP)
+        self.is_cheap = [False] * len(plan.phases)
 
     def weight(self, number: int) -> int:
         """Return for how many batches the measurement of the next one counts; 0 for a batch that isn't measured.
@@ -270,7 +274,7 @@ class PhaseCosts:
             number: number of the phase.
         """
         run = next(self._runs[number])
-        if self.is_cheap(number):
+        if self.is_cheap[number]:
             every = MEASURED_CHEAP
         else:
             every = 1 if run < _EARLY or self._elapsed[number] >= _SHORT else _MEASURED_SHORT
@@ -282,6 +286,54 @@ class PhaseCosts:
         if number in self._costs:
             processor = min(cost.processor, 2 * _CHEAP)  # a busy machine causes outliers
             self._costs[number] += _WEIGHT * (processor - self._costs[number])
+            self.is_cheap[number] = self._costs[number] < (_CHEAP_ON_GPU if self._on_gpu[number] else _CHEAP)
+
+
+class ValueSizes:
+    """Adds up the sizes of some outputs of a graph. Any thread may add sizes.
+
+    Args:
+        edges: the outputs, which a cache would hold.
+
+    Example:
+        >>> import numpy as np
+        >>> from dali_proxy.pipeline.tensors.cpu import TensorListCPU
+        >>> sizes = ValueSizes([Edge(0)])
+        >>> sizes.add_batch(Edge(0), TensorListCPU([np.zeros(1000), np.zeros(2000)]))
+        >>> sizes.mean > 1500 * 8
+        True
+    """
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        self._sums = {edge: [0, 0] for edge in edges}  # bytes, samples
+        self._lock = new_lock(Level.LEAF, "value sizes")
+
+    def measures(self, number: int) -> bool:
+        """Return whether to measure the batch with a number: some of the first ones, and one of many later ones."""
+        return bool(self._sums) and (number.bit_count() < 2 or number % _MEASURED_SIZES == 0)
+
+    @property
+    def mean(self) -> float:
+        """Mean number of bytes that a cache needs for a sample; 0 if it isn't known."""
+        with self._lock:
+            known = [nbytes / samples for nbytes, samples in self._sums.values() if samples]
+        return sum(known) + OVERHEAD if known else 0.0
+
+    def add_batch(self, edge: Edge, value: TensorList) -> None:
+        """Add the sizes of an output."""
+        if edge in self._sums:
+            self._add(edge, value.nbytes, len(value))
+
+    def add_samples(self, edge: Edge, samples: Sequence[Array]) -> None:
+        """Add the sizes of samples that a chain of operators computed and dropped."""
+        if edge in self._sums:
+            self._add(edge, sum([sample.nbytes for sample in samples]), len(samples))
+
+    def _add(self, edge: Edge, nbytes: int, samples: int) -> None:
+        with self._lock:
+            sums = self._sums[edge]
+            sums[0] += nbytes
+            sums[1] += samples
 
 
 def _may_wait(phase: Phase, operators: Mapping[int, Any]) -> bool:

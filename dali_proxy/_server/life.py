@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -56,6 +57,32 @@ class Life:
         with deferred_signals:
             self.dataset_workers = PoolProcess(self.directory)
             self.dataset_workers.begin_later(self.endpoint, modules)
+
+    def connect(self, stages: Sequence[bytes | None], device_id: int | None) -> ConsumerClient | ConsumerGroup:
+        """Connect this process to all processes of the server, to fetch results.
+
+        Args:
+            stages: device stages, as `ConsumerClient` takes them.
+            device_id: GPU for the results of a host of another process, if no stage runs here.
+        """
+        from dali_proxy._consumer.consumer import ConsumerClient
+        from dali_proxy._consumer.consumer_group import ConsumerGroup
+
+        host = self.host if os.getpid() == self.owner else None
+        clients: list[ConsumerClient] = []
+        with ExitStack() as failure:
+            for number, each in enumerate(self.endpoint.of_processes):
+                own = host.hosts[number] if isinstance(host, HostGroup) else host
+                if isinstance(own, AttachedHost | ProcessHost | ThreadHost):
+                    client = ConsumerClient(each, own.describe_exit, own.local, stages)
+                else:
+                    client = ConsumerClient(each, device_stages=stages, device_id=None if any(stages) else device_id)
+                failure.callback(client.close)
+                clients.append(client)
+            failure.pop_all()
+        consumer = clients[0] if len(clients) == 1 else ConsumerGroup(self.endpoint, clients)
+        self.consumers[os.getpid()], self.last_end = consumer, None
+        return consumer
 
     def disconnect(self) -> None:
         """Drop this process's connection, which has ended."""

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._common.folders import make_folder, remove_dead_folders
-from dali_proxy._common.latency import Latency
 from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._host import HOSTS, AttachedHost, HostGroup, HostOptions, Name, ProcessHost, ThreadHost
 from dali_proxy._pool.pool_process import PoolProcess
-from dali_proxy._server.connecting import connect
 from dali_proxy._server.controller import Controller
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.life import Life
@@ -41,7 +39,7 @@ from dali_proxy._server.process_count import only_process, process_count
 from dali_proxy._server.published import is_published, read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.served import arguments_for_another, as_pipeline, check_replacement, is_function, new_endpoint
-from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats, slowest_of
+from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
@@ -274,11 +272,9 @@ class DALIServer:
                 if self._remote is not None:
                     return life.consumers.setdefault(os.getpid(), self._remote.consumer(cast("ServerPool", self.pool)))
                 try:
-                    host = life.host if self.owned else None
-                    consumer = connect(self.endpoint, host, self._placing.device_stages, self._device_id)
+                    consumer = life.connect(self._placing.device_stages, self._device_id)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
-                life.consumers[os.getpid()], life.last_end = consumer, None
             return consumer
 
     @property
@@ -492,19 +488,13 @@ class DALIServer:
 
     def stats(self) -> ServerStats:
         """Return the counters of the running server since its last start. They end with the server."""
-        times = self.loop_times
-        latency = {stage: Latency(each.counts()) for stage, each in times.latency.items()}  # they go on counting
         return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
             processes_reason=self._processes_reason,
-            **self.loop_times.counters(),
+            **self.loop_times.statistics(),
             **vars(self.losses),
-            in_flight=dict(self.loop_times.in_flight),
-            latency=latency,
-            rank=times.rank,
-            slowest=slowest_of(times.slowest),
         )
 
     def metrics(self, **labels: str) -> MetricsCollector:

@@ -11,8 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.latency import Latency
-from dali_proxy._server.advice import advise, advise_remote
-from dali_proxy._server.cache_advice import advise_cache
+from dali_proxy._server.advice import advise, advise_cache, advise_remote
 from dali_proxy._server.counters import Counters, OperatorTimes
 from dali_proxy._server.notebook import as_html
 from dali_proxy._transport.labels import clip
@@ -95,8 +94,17 @@ class LoopTimes:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "trace": None, "_in_range": False}
 
-    def counters(self) -> dict[str, Any]:
-        """Return the times and numbers, by name."""
+    def statistics(self) -> dict[str, Any]:
+        """Return all of this that `ServerStats` has, by name."""
+        return {
+            **self._counters(),
+            "in_flight": dict(self.in_flight),
+            "latency": {stage: Latency(each.counts()) for stage, each in self.latency.items()},  # they go on counting
+            "rank": self.rank,
+            "slowest": slowest_of(self.slowest),
+        }
+
+    def _counters(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in (*OF_LOOPS, "num_workers_reason", "num_threads_reason")}
 
     def enter(self) -> None:
@@ -179,7 +187,7 @@ class LoopTimes:
     def report(self, losses: Losses, placement: str, reason: str) -> LoopReport:
         """Return these times and other counters of this process as a message for monitors."""
         return LoopReport(
-            **self.counters(),
+            **self._counters(),
             looping=bool(self._handed_over),
             **vars(losses),
             placement=placement,

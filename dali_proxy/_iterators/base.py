@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from dali_proxy._common.exclusive import Owner, shared_by_threads
+from dali_proxy._common.iterators import Owner, Uncopyable, shared_by_threads
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
-from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
 from dali_proxy._iterators.progress import Flat, Progress, Source
 from dali_proxy.pipeline._graph.location import warn_caller

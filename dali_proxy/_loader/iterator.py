@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dali_proxy._common.exclusive import Owner, shared_by_threads
 from dali_proxy._common.in_flight import InFlight
+from dali_proxy._common.iterators import Owner, Uncopyable, shared_by_threads
 from dali_proxy._common.process_exit import dead_worker, end_workers, hanging_worker, reports_dead_worker
-from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.consumer_group import ConsumerGroup, ResultsOfAll
 from dali_proxy._consumer.pending_requests import AHEAD, SentAhead

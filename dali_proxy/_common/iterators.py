@@ -1,6 +1,8 @@
-"""Refuses a second thread in code that only one thread at a time may run."""
+"""What iterators of loaders and pipelines refuse: copies, and a second thread."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from dali_proxy.errors import ProxyError
 
@@ -20,3 +22,13 @@ def shared_by_threads(what: str) -> ProxyError:
         f"another thread is in next() of this {what}. Give each thread its own loop, or let the threads share a "
         "lock and call next() while they hold it"
     )
+
+
+class Uncopyable:
+    """Base of iterators: a copy would take batches from the original, or end its epoch. torch's error is the same."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise NotImplementedError(
+            f"a {type(self).__name__} cannot be copied or pickled: it is connected to processes or threads that make "
+            "its batches. Copy the loader or the pipeline's arguments instead, and begin an epoch"
+        )

@@ -304,3 +304,24 @@ def register_with_torch(structure: Any = None) -> None:
         elif is_record(each) and not isinstance(each, Output):
             default_collate_fn_map.setdefault(type(each), collate_records)
             waiting += [getattr(each, field.name) for field in fields(each)]
+
+
+def register_with_pytrees() -> None:
+    """Let functions such as `torch.utils._pytree.tree_flatten` raise a `PlaceholderError` for placeholders.
+
+    torchvision's transforms (v2) flatten a sample, change the parts that they know and leave all others as they are.
+    Without this, they would leave images unchanged without an error.
+    """
+    from torch.utils._pytree import SUPPORTED_NODES, register_pytree_node
+
+    for kind in (SampleRef, BatchRef, StackedRefs, PackedRefs):
+        if kind not in SUPPORTED_NODES:
+            register_pytree_node(kind, _refuse_flattening, _unflatten)
+
+
+def _refuse_flattening(ref: Placeholder) -> NoReturn:
+    ref._refuse("torch.utils._pytree")
+
+
+def _unflatten(values: Any, context: Any) -> NoReturn:
+    raise AssertionError("placeholders aren't flattened")

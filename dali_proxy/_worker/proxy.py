@@ -8,8 +8,7 @@ from typing import Any
 
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._worker.inputs import as_input_array
-from dali_proxy._worker.placeholders import SampleRef, register_with_torch
-from dali_proxy._worker.pytrees import register_with_pytrees
+from dali_proxy._worker.placeholders import SampleRef, register_with_pytrees, register_with_torch
 from dali_proxy._worker.worker import WorkerClient, process_of_batch, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
 from dali_proxy.pipeline._dynamic.structure import fill

@@ -45,12 +45,7 @@ SHAPE_ARGUMENTS = (
 
 
 class Shapes:
-    """Shapes of the samples of one batch.
-
-    Args:
-        node: the operator.
-        batch: batch with the arguments.
-        input_shapes: shapes from an input, or None.
+    """Shapes of the samples of one batch, from its arguments or from an input.
 
     Raises:
         ArgumentValueError: arguments can't be combined, or have no effect.
@@ -75,13 +70,7 @@ class Shapes:
         self._order = arguments.optional(arguments.rows, "src_dims", np.int64)
 
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
-        """Return the shape of a sample of the output.
-
-        Args:
-            sample: position in the batch.
-            extents: shape of the sample of the input.
-            itemsize: size of an element of the input, in bytes.
-            new_itemsize: size of an element of the output, in bytes.
+        """Return the shape of a sample of the output; item sizes are in bytes.
 
         Raises:
             ArgumentValueError: the arguments don't give a shape for this sample.

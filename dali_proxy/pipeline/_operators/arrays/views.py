@@ -25,13 +25,7 @@ DATA = Input("data", "Samples of any shape.")
 
 
 class SampleViews(ABC):
-    """The shapes and layout of the views of one batch.
-
-    Args:
-        node: the operator.
-        batch: batch with the arguments.
-        layout: layout of the samples.
-    """
+    """The shapes and layout of the views of one batch."""
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
         self._layout = layout
@@ -40,13 +34,7 @@ class SampleViews(ABC):
 
     @abstractmethod
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
-        """Return the shape of a sample of the output.
-
-        Args:
-            sample: position in the batch.
-            extents: shape of the sample of the input.
-            itemsize: size of an element of the input, in bytes.
-            new_itemsize: size of an element of the output, in bytes.
+        """Return the shape of a sample of the output; item sizes are in bytes.
 
         Raises:
             ArgumentValueError: the arguments don't give a shape for this sample.

@@ -58,11 +58,7 @@ The output has `nfft` // 2 + 1 frequencies, and one column (or row, see `layout`
 
 
 class _Windows:
-    """The windows of an operator, and the size of their transform.
-
-    Args:
-        node: node of the graph.
-    """
+    """The windows of an operator, and the size of their transform."""
 
     def __init__(self, node: GraphNode) -> None:
         argument = node.argument

@@ -73,8 +73,7 @@ class Windows:
     def move(self, boxes: Array) -> Array:
         """Return the boxes that are kept, relative to their windows and cut off at the edges, (sum of counts, 2 D).
 
-        Args:
-            boxes: argument of `BoxWindows.draw`.
+        `boxes` is the argument of `BoxWindows.draw`.
         """
         if compiled is not None:
             room: Array = np.empty((self.kept.size, boxes.shape[2]))
@@ -92,9 +91,7 @@ class Windows:
     def select(self, labels: TensorListCPU, present: Array) -> TensorListCPU:
         """Return the labels of the boxes that are kept.
 
-        Args:
-            labels: labels of all boxes.
-            present: argument of `BoxWindows.draw`.
+        `present` is the argument of `BoxWindows.draw`.
         """
         packed = labels.rows()
         if packed is None:
@@ -186,13 +183,9 @@ class BoxWindows:
             first += _STEPS
 
     def _try(self, state: _State, left: Array, numbers: _Numbers, begin: int) -> None:
-        """Draw windows for samples, and keep the first one of each that fits, or the best one.
+        """Draw windows for the samples `left`, and keep the first one of each that fits, or the best one.
 
-        Args:
-            state: samples, and their windows so far.
-            left: positions of these samples in the batch.
-            numbers: random numbers.
-            begin: number of windows that were drawn before.
+        `begin` windows were drawn before.
         """
         result, extents, present, best, crop = state.result, state.extents, state.present, state.best, state.crop
         axes, draws, size = extents.shape[1], self._draws, numbers.windows
@@ -339,12 +332,9 @@ class _Numbers:
     windows: int
 
     def draw(self, stage: int, samples: Array, count: int) -> Array:
-        """Return numbers for some samples, (samples, windows, count).
+        """Return `count` numbers for each window of some samples in ascending order, (samples, windows, count).
 
-        Args:
-            stage: number of the use within the step.
-            samples: positions of the samples in the batch, ascending.
-            count: number of numbers for each window.
+        `stage` is the number of the use within the step.
         """
 
         def drawn(first: int, number: int) -> Array:

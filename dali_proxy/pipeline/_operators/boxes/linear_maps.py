@@ -45,12 +45,7 @@ class LinearMap:
 
 
 class LinearMaps(ABC):
-    """The maps of a batch, one for each sample.
-
-    Args:
-        batch: the batch.
-        node: the operator.
-    """
+    """The maps of a batch, one for each sample."""
 
     #: Whether outputs have the shapes of their inputs, even if `points` reshapes these.
     keeps_shape: ClassVar[bool] = False
@@ -157,11 +152,7 @@ def _map_of_shape(maps: LinearMaps, shape: tuple[int, ...]) -> tuple[list[tuple[
 def _apply_to_ragged(maps: LinearMaps, rows: Array, counts: Array, dtype: np.dtype[Any]) -> Array | None:
     """Return the mapped points of samples one after another; None if that must be done, or refused, for each sample.
 
-    Args:
-        maps: the maps.
-        rows: points of all samples, (M, n).
-        counts: number of points of each sample.
-        dtype: dtype of the result.
+    `rows` are the points of all samples, (M, n), and `counts` their number in each sample.
     """
     longest = int(counts.max())
     found = _map_of_shape(maps, (longest, rows.shape[1]))

@@ -151,12 +151,7 @@ class _Transform(BatchOperator):
 
     @abstractmethod
     def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
-        """Return the matrices (N, n, n + 1).
-
-        Args:
-            arguments: arguments of the batch.
-            input_ndim: number of dimensions of the input's transforms; None without an input.
-        """
+        """Return the matrices (N, n, n + 1); those of the input, if there are any, have `input_ndim` dimensions."""
 
 
 def _centered(arguments: Arguments, matrices: Array) -> Array:

@@ -200,12 +200,6 @@ class DecodedWindows(Protocol):
     def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
         """Return the window of an image: first row and column, height, width.
 
-        Args:
-            sample: position in the batch.
-            height: height of the image.
-            width: width of the image.
-            inputs: further inputs of the operator for this sample.
-
         Raises:
             PipelineError: the window isn't inside the image.
         """

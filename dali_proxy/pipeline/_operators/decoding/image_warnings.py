@@ -20,24 +20,14 @@ def damaged_images() -> int:
 
 
 class ImageWarnings:
-    """The warnings of a decoder. Advice is shown once, for the first image; damage for each image, up to a limit.
-
-    Args:
-        node: the decoder.
-    """
+    """The warnings of a decoder. Advice is shown once, for the first image; damage for each image, up to a limit."""
 
     def __init__(self, node: GraphNode) -> None:
         self._node = node
         self._shown: defaultdict[str, set[str]] = defaultdict(set)  # titles of images, by warning
 
     def show(self, batch: Batch, sample: int, message: str) -> None:
-        """Show a warning of an image. Any thread may call this.
-
-        Args:
-            batch: the batch.
-            sample: position of the image in it.
-            message: the warning.
-        """
+        """Show a warning of an image. Any thread may call this."""
         global _damaged
         most = _MOST_DAMAGED if message == DAMAGED else 1
         with _lock:

@@ -12,13 +12,9 @@ from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 
 class VideoSegments(TensorListCPU):
-    """A batch of sequences of a video, before they are decoded.
+    """A batch of sequences of a video, before they are decoded; `bounds` has the indices of all, (N, 2).
 
     Each sample has the indices of the first frame and of the frame after the last.
-
-    Args:
-        clip: the video.
-        bounds: these indices, of shape (N, 2).
     """
 
     __slots__ = ("clip",)

@@ -100,9 +100,7 @@ class _Regions:
     def locate(self, samples: slice, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return start and end of the regions of samples, limited to the samples, (N, R, 2, ndim).
 
-        Args:
-            samples: samples with the same number of regions.
-            extents: shapes of these samples, (N, ndim).
+        The samples, of the shapes `extents`, (N, ndim), have the same number of regions.
 
         Raises:
             ArgumentValueError: Anchor and shape differ in length, or their length isn't a multiple of the axes.
@@ -134,9 +132,6 @@ class _Regions:
 
     def of_batch(self, shapes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array]:
         """Return the regions of all samples, (N, R, 2, ndim), of which some may be empty, and their fill values.
-
-        Args:
-            shapes: shapes of the samples, (N, ndim).
 
         Raises:
             ArgumentValueError: as `locate` and `colour`.

@@ -121,11 +121,7 @@ class _FilterSettings:
         return (*shape[: self.outer], *sizes, *shape[self.outer + 2 :])
 
     def place_all(self, shapes: Array, sizes: Array) -> tuple[Array, Array]:
-        """Return `anchor` of all samples, (N, 2), and `shape`, (N, ndim).
-
-        Args:
-            shapes: shapes of the samples, (N, ndim).
-            sizes: sizes of their windows, (N, 2).
+        """Return `anchor` of all samples, (N, 2), and `shape`, (N, ndim), for windows of `sizes`, (N, 2).
 
         Raises:
             OperatorError: a window doesn't fit its sample, or an anchor its window.
@@ -149,12 +145,7 @@ class _FilterSettings:
         return anchors, results
 
     def windows(self, windows: Array, shape: Sequence[int]) -> list[Array]:
-        """Return a window for each image of a sample.
-
-        Args:
-            windows: the sample's value of the second input: one window, or one for each frame.
-            shape: shape of the sample.
-        """
+        """Return a window for each image of a sample; the second input has one window, or one for each frame."""
         count = math.prod(shape[: self.outer])
         if windows.dtype != np.float32:
             raise ArgumentValueError(f"windows must be float32, not {windows.dtype}")

@@ -53,13 +53,7 @@ def convolve_axis(
 ) -> tuple[PixelExpression, Array]:
     """Return samples filtered along an axis, as images of elements, and the shapes of these images.
 
-    Args:
-        source: contiguous samples.
-        axis: axis to filter.
-        weights: as in `PixelExpression.convolve`.
-        radii: as in `PixelExpression.convolve`.
-        dtype: dtype of the result.
-        owner: object that keeps the memory alive.
+    Weights and radii are those of `PixelExpression.convolve`; the samples must be contiguous.
     """
     images = source.around(axis)
     # Threads along a few channels would be idle: each of them computes all channels of a pixel.

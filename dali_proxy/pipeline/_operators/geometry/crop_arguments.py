@@ -54,12 +54,7 @@ POSITION_ARGUMENTS = tuple(_POSITIONS.values())
 
 
 class CropWindows:
-    """The windows of a batch, by the arguments of `CROP_ARGUMENTS`.
-
-    Args:
-        arguments: arguments of the operator for this batch.
-        batch_size: number of samples.
-        layout: layout of the samples; contains H and W.
+    """The windows of a batch, by the arguments of `CROP_ARGUMENTS`. The layout has H and W.
 
     Raises:
         ArgumentValueError: Arguments are mutually exclusive, or a position isn't between 0 and 1.

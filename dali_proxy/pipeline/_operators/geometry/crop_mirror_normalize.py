@@ -139,11 +139,7 @@ class _Settings:
 
 
 class _ArgumentCache:
-    """Resolved arguments of a node: per batch, or computed once if they are constant.
-
-    Args:
-        node: the operator.
-    """
+    """Resolved arguments of a node: per batch, or computed once if they are constant."""
 
     def __init__(self, node: GraphNode) -> None:
         #: Settings by layout of the input.
@@ -325,13 +321,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
         return chosen.moved(np.einsum("nd,nd->n", starts, stored.strides))
 
     def _choices(self, batch: Batch, pixels: PixelExpression, moves: bool) -> PixelChoices:
-        """Return the result without mirroring and the mirrored one.
-
-        Args:
-            batch: the batch.
-            pixels: the input.
-            moves: whether windows of any position begin with the first pixel.
-        """
+        """Return the result without mirroring and the mirrored one; if it `moves`, of windows at the first pixel."""
         crop = self.resolve(batch, pixels.layout, pixels.shapes)
         crop = replace(crop, starts=np.zeros_like(crop.starts)) if moves else crop
         options = [

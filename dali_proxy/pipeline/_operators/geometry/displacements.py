@@ -210,13 +210,7 @@ class _DisplacementGpu(PixelOperator):
 
     @abstractmethod
     def points(self, batch: Batch, moved: Array, extents: Array) -> PointMap:
-        """Return the positions of the pixels of each sample.
-
-        Args:
-            batch: arguments and random numbers.
-            moved: whether to move the pixels of each sample, (N,).
-            extents: height and width of the samples, (N, 2).
-        """
+        """Return the positions of the pixels of each sample, for heights and widths, (N, 2)."""
 
 
 @implements(WATER, "gpu")

@@ -54,15 +54,7 @@ class WindowGpu(PixelOperator):
     def windows(
         self, batch: Batch, layout: str, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], bounds: Sequence[Any]
     ) -> GpuWindows:
-        """Return the windows of a batch.
-
-        Args:
-            batch: size, arguments and random numbers.
-            layout: layout of the samples.
-            shapes: shapes of the samples, (N, ndim).
-            dtype: dtype of the samples.
-            bounds: the further inputs.
-        """
+        """Return the windows of a batch of samples of `shapes`, (N, ndim); `bounds` are the further inputs."""
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         bounds = [batch.values[edge] for edge in self.node.inputs[1:]]

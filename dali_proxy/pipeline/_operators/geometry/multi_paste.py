@@ -160,13 +160,7 @@ class _Canvas:
 
 
 class _Paste:
-    """The canvases of a batch.
-
-    Args:
-        node: node of the graph.
-        batch: batch in execution.
-        inputs: the inputs, on any device.
-    """
+    """The canvases of a batch, for inputs on any device."""
 
     def __init__(self, node: GraphNode, batch: Batch, inputs: Sequence[Any]) -> None:
         layouts = [choose_layout(data.layout(), data.ndim, ("HWC", "FHWC")) for data in inputs]

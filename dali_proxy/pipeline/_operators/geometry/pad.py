@@ -52,12 +52,7 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
 
 
 def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> npt.NDArray[np.int64]:
-    """Return the shapes that samples are padded to.
-
-    Args:
-        arguments: arguments of the batch.
-        shapes: shapes of the samples, (N, ndim).
-        layout: layout of the samples.
+    """Return the shapes that samples of `shapes` are padded to, both (N, ndim).
 
     Raises:
         ArgumentValueError: An axis doesn't exist, or an argument has a wrong length.

@@ -35,12 +35,7 @@ same window.""",
 
 @resizes(RANDOM_RESIZED_CROP)
 class RandomWindowGeometry:
-    """Random regions, resized to one size.
-
-    Args:
-        windows: windows of the batch.
-        size: size of all outputs, (height, width).
-    """
+    """Random regions, resized to one size (height, width)."""
 
     drawn: ClassVar[bool] = True
 

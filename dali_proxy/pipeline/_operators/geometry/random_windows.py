@@ -40,15 +40,11 @@ _LESS, _MORE = 1 - 2**-23, 1 + 2**-23
 
 
 class RandomWindows:
-    """The random windows of a batch.
+    """The random windows of a batch, for an operator with `RANDOM_CROP_ARGUMENTS`.
 
     Random numbers are drawn when the object is created, windows are chosen when the sizes of the images are known.
     Every sample consumes the same count of numbers. Therefore the window of a sample depends on its position and its
     image, but neither on the size of the batch nor on other images.
-
-    Args:
-        node: an operator with `RANDOM_CROP_ARGUMENTS`.
-        batch: the batch.
 
     Raises:
         ArgumentValueError: A range is invalid.
@@ -81,13 +77,7 @@ class RandomWindows:
         return np.sqrt(area / ratio), np.sqrt(area * ratio)
 
     def choose(self, sample: int, height: int, width: int) -> tuple[int, int, int, int]:
-        """Return the window (y, x, height, width) of a sample, in pixels; an empty one for an empty image.
-
-        Args:
-            sample: position in the batch.
-            height: height of the image.
-            width: width of the image.
-        """
+        """Return the window (y, x, height, width) of a sample, in pixels; an empty one for an empty image."""
         if height <= 0 or width <= 0:
             return 0, 0, 0, 0
         low, high = self._ratios
@@ -102,12 +92,7 @@ class RandomWindows:
         return int(at_y * (height - h + 1)), int(at_x * (width - w + 1)), h, w
 
     def choose_all(self, heights: Sizes, widths: Sizes) -> Sizes:
-        """Return the windows of all samples, (N, 4), as `choose` returns them.
-
-        Args:
-            heights: heights of the images, (N,) int64.
-            widths: widths of the images, (N,) int64.
-        """
+        """Return the windows of all samples, (N, 4), as `choose` returns them, for heights and widths, (N,) each."""
         windows = np.empty((len(heights), 4), np.int64)
         if compiled is not None:
             sizes = np.empty((len(heights), 2), np.int64)

@@ -130,11 +130,7 @@ class Geometry(Protocol):
 
 
 def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: npt.NDArray[np.int64]) -> ResizedBatch:
-    """Return sizes and regions of all samples: solve one sample after the other.
-
-    Args:
-        solve: `Geometry.solve`.
-        extents: extents of the spatial axes, (N, axes).
+    """Return sizes and regions of all samples, (N, axes) extents, by `Geometry.solve` of one after the other.
 
     Raises:
         OperatorError: Samples can't be resized; the error lists them.
@@ -144,14 +140,9 @@ def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: npt.NDAr
 
 
 class ResizeGeometry:
-    """Sizes and regions of a batch, by the arguments of `RESIZE_ARGUMENTS`.
+    """Sizes and regions of a batch along the axes "HW" or "DHW", by the arguments of `RESIZE_ARGUMENTS`.
 
     As in DALI, arguments are float32. This precision matters when a size like 0.9 * 45 is rounded.
-
-    Args:
-        arguments: arguments of the operator for this batch.
-        batch_size: number of samples.
-        axes: letters of the spatial axes, "HW" or "DHW".
 
     Raises:
         ArgumentValueError: Arguments are mutually exclusive, are missing, or aren't finite.

@@ -64,17 +64,9 @@ def resample_images(
     high: _Table,
     filters: Filters,
 ) -> None:
-    """Resize axes `first` (height) and `first + 1` (width) of a batch.
+    """Resize axes `first` (height) and `first + 1` (width) of regions from `low` to `high`, (N, 2) each.
 
-    Args:
-        kernels: kernels of the batch's device.
-        stream: stream to enqueue on.
-        source: the batch, with any strides.
-        target: the resized batch; contiguous.
-        first: number of axes before the height; each position along them is a separate image.
-        low: starts of the regions, (N, 2).
-        high: ends of the regions, (N, 2).
-        filters: filters of the samples.
+    Each position along the axes before them is a separate image. The target is contiguous.
     """
     images, owners = frames(source, first)
     results, _ = frames(target, first)

@@ -71,12 +71,7 @@ def rotated_sizes(rotations: Array, spatial: Array) -> Array:
 
 
 def _canvases(rotations: Array, spatial: Array) -> tuple[Array, Array]:
-    """Return the extents that each rotation needs, (N, n), and whether they should be odd.
-
-    Args:
-        rotations: as in `rotated_size`.
-        spatial: extents of the sources, (N or 1, n).
-    """
+    """Return the extents, (N, n), that each rotation needs, and whether they are odd; `spatial` is (N or 1, n)."""
     reach = np.abs(rotations.swapaxes(1, 2))  # by axes of output and source
     extents = spatial[:, ::-1]
     sizes = np.ceil((reach @ extents[..., None])[..., 0] - _SLACK).astype(np.int64)

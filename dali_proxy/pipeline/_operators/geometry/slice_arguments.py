@@ -81,14 +81,7 @@ def positional(anchor: Array, shape: Array, normalized: tuple[bool, bool]) -> Po
 
 
 class SliceWindows:
-    """The windows of a batch, by the arguments of `SLICE_ARGUMENTS`.
-
-    Args:
-        arguments: arguments of the operator for this batch.
-        batch_size: number of samples.
-        layout: layout of the samples, possibly empty.
-        ndim: number of dimensions if it is known.
-        with_inputs: whether anchor and shape are inputs.
+    """The windows of a batch, by the arguments of `SLICE_ARGUMENTS`, or by anchor and shape `with_inputs`.
 
     Raises:
         ArgumentValueError: Arguments are mutually exclusive, or an axis doesn't exist.

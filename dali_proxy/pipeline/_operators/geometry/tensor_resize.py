@@ -73,11 +73,7 @@ Filters are widened along axes that shrink (`antialias`). Outside of the array i
 
 
 class _Sizes:
-    """Sizes and regions of a batch, in float32 as in DALI.
-
-    Args:
-        arguments: arguments of the batch.
-        axes: axes to resize.
+    """Sizes and regions of a batch along some axes, in float32 as in DALI.
 
     As in DALI, the other axes are axes whose size is their extent, which the mode may change.
 
@@ -158,15 +154,7 @@ class _Sizes:
 
 
 class _Plan:
-    """Sizes, filters and dtype of a batch.
-
-    Args:
-        node: node of the graph.
-        batch: batch in execution.
-        layout: layout of the samples.
-        ndim: number of dimensions of the samples.
-        filters: cache of the filters.
-    """
+    """Sizes, filters and dtype of a batch."""
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str, ndim: int, filters: Any) -> None:
         if not ndim:

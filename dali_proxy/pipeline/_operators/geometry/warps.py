@@ -45,12 +45,7 @@ WARP_ARGUMENTS = (
 
 
 class Warps(ABC):
-    """The warps of a batch.
-
-    Args:
-        batch: the batch.
-        node: the operator.
-        layout: layout of the samples, one of `WARP_LAYOUTS`.
+    """The warps of a batch, whose layout is one of `WARP_LAYOUTS`.
 
     Raises:
         ArgumentValueError: The filter or a size isn't supported.
@@ -109,11 +104,7 @@ class Warps(ABC):
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         """Return a sample's matrix from the output to the source, or one matrix for each frame.
 
-        Args:
-            sample: position in the batch.
-            spatial: extents of the sample.
-            size: extents of its output.
-            matrix: the sample's value of the second input, if there is one.
+        `spatial` and `size` are the extents of the sample and its output, `matrix` is its value of the second input.
         """
 
     def for_images(

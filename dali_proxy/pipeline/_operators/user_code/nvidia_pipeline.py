@@ -100,11 +100,7 @@ class NvidiaPipeline(BatchOperator):
 
 
 def own_tensors(output: Any) -> TensorList:
-    """Copy a batch of NVIDIA DALI to new memory on the same device.
-
-    Args:
-        output: `TensorListCPU` or `TensorListGPU` of that package.
-    """
+    """Copy a `TensorListCPU` or `TensorListGPU` of NVIDIA DALI to new memory on the same device."""
     layout, dense = output.layout(), output.is_dense_tensor()
     if not _is_on_gpu(output):
         if dense:

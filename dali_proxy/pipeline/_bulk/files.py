@@ -30,8 +30,7 @@ _SPARE = 1.25  # factor of the largest batch so far, so that new buffers are rar
 class FileBuffers:
     """Memory for batches of files, reused after a batch has been freed.
 
-    Args:
-        pin_for: GPU that receives the files: its engine reads pinned memory a third faster.
+    It is pinned for the GPU that receives the files: its engine reads pinned memory a third faster.
     """
 
     def __init__(self, pin_for: int | None = None) -> None:
@@ -112,13 +111,7 @@ class BatchOfFiles:
         self._cancelled = True
 
     def read(self, begin: int, end: int, threads: int = 1) -> None:
-        """Read the files from `begin` up to `end`. Threads may call this concurrently for different ranges.
-
-        Args:
-            begin: first file.
-            end: end of the range, exclusive.
-            threads: number of threads of the compiled loop.
-        """
+        """Read the files from `begin` to before `end`. Threads may call this concurrently for different ranges."""
         if self._cancelled:
             return
         paths = self._paths

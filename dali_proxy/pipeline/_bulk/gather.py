@@ -112,10 +112,7 @@ def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPoo
 def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None) -> TensorListCPU:
     """Return a copy of a batch: one array if all samples have one shape, else samples packed in one block of memory.
 
-    Args:
-        batch: the batch.
-        buffers: allocator of the memory; None for new memory.
-        pool: see `copy_ranges`.
+    Without `buffers`, the memory is new.
     """
     dense = batch.dense
     if dense is None and batch.homes is None and batch.nbytes < _SMALL:

@@ -41,10 +41,6 @@ class FileRanges:
 class Ranges:
     """The ranges of a batch.
 
-    Args:
-        ranges: ranges of the dataset.
-        entries: entries of the batch.
-
     Attributes:
         complete: whether all ranges are within their files, and were read.
     """

@@ -21,15 +21,11 @@ _libc = ctypes.CDLL(None)
 
 
 def file_names(part: bytes, paths: PathTable) -> list[bytes | None]:
-    """Return a name for what operators compute from each file; None if only its bytes can tell.
+    """Return a name for what operators, described by `part`, compute from each file; None if only its bytes can tell.
 
     A name consists of the description of the operators, and the device, inode, size and times of a file. `st_ctime`,
     which programs can't set, changes with each change of the content, the times, the name or the links. As in Git,
     times that are too young prove nothing.
-
-    Args:
-        part: description of the operators.
-        paths: paths of the files.
     """
     latest = int((_now() - _AGE) * 1e9)
     names = [_status(paths.path(sample), latest) for sample in range(len(paths))]

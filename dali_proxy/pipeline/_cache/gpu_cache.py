@@ -60,12 +60,7 @@ class GpuCacheOptions:
 
 
 class Written:
-    """Memory that a stream has begun to write.
-
-    Args:
-        owner: keeps the memory allocated.
-        ready: CUDA event after which it may be read; None if it may be read now.
-    """
+    """Memory that a stream has begun to write. It may be read after the CUDA event `ready`, or now without one."""
 
     __slots__ = ("owner", "ready")
 
@@ -79,10 +74,6 @@ class GpuCache(ValueCache):
     Batches copy values to and from this memory on their streams. A stream that reads a value waits for the event after
     which it is written. A batch keeps what it reads and writes until its work on the GPU is done, so evicted memory is
     given to other values only when no stream uses it.
-
-    Args:
-        options: the size, and which values it keeps.
-        device_id: number of the GPU.
 
     Raises:
         DeviceError: the GPU has no room for it.

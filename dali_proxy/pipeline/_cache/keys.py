@@ -32,12 +32,7 @@ _MEANINGLESS = (
 
 
 def describe_part(nodes: Sequence[GraphNode], results: Iterable[Edge]) -> bytes | None:
-    """Return a description of the operators of a part, equal for equal results; None if there is no description.
-
-    Args:
-        nodes: the operators, in order.
-        results: the edges whose values are kept.
-    """
+    """Return a description of the operators of a part, equal for equal results; None if there is no description."""
     numbers = {node.index: number for number, node in enumerate(nodes)}
     sources: dict[Edge, int] = {}
     digest = hashlib.blake2b(digest_size=16)
@@ -77,13 +72,9 @@ def describe_software() -> bytes:
 
 
 def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: ThreadPool) -> list[bytes]:
-    """Return a key for each sample of a batch.
+    """Return a key for each sample of a batch, for a described part. Threads of the pool read large samples.
 
-    Args:
-        part: description of the operators.
-        inputs: the inputs of the part.
-        seed: secret of the cache, so that data with the key of other data is hard to make.
-        pool: threads that read large samples.
+    The secret of the cache, `seed`, makes it hard to make data with the key of other data.
     """
     kinds = [(str(each.table().dtype), each.ndim, each.layout()) for each in inputs]
     prefix = hashlib.blake2b(part + repr(kinds).encode(), digest_size=12).digest()

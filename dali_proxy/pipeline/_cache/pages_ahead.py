@@ -24,9 +24,6 @@ class PagesAhead:
 
     The system zeroes a page when it is first used. For a whole image, this may take as long as to decode it.
 
-    Args:
-        memory: the block.
-
     Attributes:
         done: end of what the thread has allocated, or is allocating.
         seconds: processor time that this has taken.

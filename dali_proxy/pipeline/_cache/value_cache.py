@@ -105,9 +105,7 @@ class ValueCache:
     def find(self, keys: Sequence[bytes], pool: ThreadPool | None = None) -> list[Entry | None]:
         """Return the entry of each key, or None. An entry stays valid while the caller keeps it.
 
-        Args:
-            keys: the keys.
-            pool: threads that read files; None for the calling thread.
+        Threads of the pool read files; without it, the calling thread does.
         """
         with self._lock:
             found = self._memory.find(keys)
@@ -164,9 +162,7 @@ class ValueCache:
     def end(self, claim: Claim, results: Sequence[Any] = ()) -> None:
         """Let those continue that wait for a claim, and others claim its keys. Any thread may call this, several times.
 
-        Args:
-            claim: the claim.
-            results: the arrays of its values, a batch for each result of a part; empty if they couldn't be computed.
+        The results are a batch for each result of a part; empty if they couldn't be computed.
         """
         with self._lock:
             for key in claim.keys:
@@ -199,13 +195,9 @@ class ValueCache:
         return found
 
     def reserve(self, keys: Sequence[bytes], sizes: Sequence[Sequence[int]]) -> list[list[Block] | None]:
-        """Return memory for values; None for each that the cache has already, and for each that doesn't fit.
+        """Return memory for the arrays of each sample; None where the cache has the value already, or no room.
 
         `store` or `release` must follow.
-
-        Args:
-            keys: key of each sample.
-            sizes: bytes of the arrays of each sample.
         """
         with self._lock:
             reserved = []
@@ -278,14 +270,7 @@ class ValueCache:
     def _add(
         self, keys: Sequence[bytes], values: Mapping[int, tuple[Part, ...]], layouts: tuple[str, ...], promised: int
     ) -> list[Entry | None]:
-        """Add values for which memory was promised. Return the entry of each key.
-
-        Args:
-            keys: key of each sample.
-            values: values by sample.
-            layouts: layouts of the arrays of each.
-            promised: number of values that have memory.
-        """
+        """Add values, by sample, for which memory was promised. Return the entry of each key."""
         with self._lock:
             self._memory.promised -= promised
             for sample, parts in values.items():

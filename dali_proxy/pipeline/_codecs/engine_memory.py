@@ -31,11 +31,9 @@ class EngineMemory:
         self._lock = new_lock(Level.LEAF, "engine memory")
 
     def take(self, nbytes: int, stream: Any) -> Any:
-        """Return a block of at least `nbytes`, a `cupy.cuda.MemoryPointer`, that no work on the GPU uses.
+        """Return a block of at least `nbytes`, a `cupy.cuda.MemoryPointer`, for the next work on a stream.
 
-        Args:
-            nbytes: size in bytes.
-            stream: `cupy.cuda.Stream` of the work that will use the block.
+        No other work on the GPU uses it.
         """
         cupy = load_cupy()
         found = self._take_idle(nbytes)

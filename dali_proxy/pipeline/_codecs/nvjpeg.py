@@ -390,11 +390,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
 
 @contextmanager
 def _full_as_nvjpeg_error(function: str) -> Iterator[None]:
-    """Raise `NvjpegError` if the GPU's memory is full, and `CudaError` after other errors of CUDA.
-
-    Args:
-        function: name of the function that is called in the context.
-    """
+    """Raise `NvjpegError` if the GPU's memory is full, and `CudaError` after other errors of CUDA."""
     try:
         with cuda_call(function):
             yield

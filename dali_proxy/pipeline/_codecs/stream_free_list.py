@@ -14,9 +14,6 @@ class StreamFreeList:
 
     If the last use was on another stream, an event is recorded there, and the stream of the next use waits for it.
     Any thread may call the methods.
-
-    Args:
-        device_id: the CUDA device; None if streams aren't used.
     """
 
     def __init__(self, device_id: int | None) -> None:
@@ -26,12 +23,9 @@ class StreamFreeList:
         self._lock = new_lock(Level.LEAF, "stream free list")
 
     def put(self, resources: Iterable[Any], stream: Any, last: Any = None) -> None:
-        """Add resources after their last use was enqueued. A closed list drops them.
+        """Add idle resources of a stream (None on the host) after their last use, on it or another one, was enqueued.
 
-        Args:
-            resources: idle resources.
-            stream: stream that they belong to; None on the host.
-            last: stream of their last use, if that is another one.
+        A closed list drops them.
         """
         event = None
         if last is not None and last.ptr != _key(stream):

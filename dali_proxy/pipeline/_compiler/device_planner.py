@@ -150,11 +150,7 @@ class PlannedBatch:
     _tables: list[tuple[Array, int]] = field(default_factory=list)
 
     def write(self, block: Array) -> None:
-        """Write the block.
-
-        Args:
-            block: uint8 array of `nbytes` elements.
-        """
+        """Write the block of `nbytes` bytes."""
         for batch, offsets in self._batches:
             gather(batch, block, offsets)
         for table, offset in self._tables:

@@ -128,8 +128,7 @@ def _share_memory(stored: PixelExpression, pixels: PixelExpression) -> bool:
 class _Expressions:
     """The expressions of a batch, in the order of their launches: pixels that are stored in between, then the results.
 
-    Args:
-        known: pixels that an earlier batch stored.
+    `known` are pixels that an earlier batch stored.
 
     Attributes:
         pixels: the expressions.
@@ -169,13 +168,6 @@ class ExpressedLaunches:
 
     If all inputs are of one kind, the expressions of their first batch are used again, whose addresses are relative:
     then the operators compute nothing but numbers. Other inputs have other sizes in each batch.
-
-    Args:
-        step: the step.
-        operators: implementations of all nodes, by index.
-        readers: number of readers of each edge.
-        kernels: context of the launches.
-        one_kind: whether all inputs are of one kind, so that only their addresses differ.
     """
 
     def __init__(
@@ -220,10 +212,7 @@ class ExpressedLaunches:
     def run(self, batch: Batch, inputs: Sequence[BatchPlace], run_operators: Callable[[], None]) -> bool:
         """Compute the results of the step and store them in the batch; return False if nothing was done.
 
-        Args:
-            batch: the batch.
-            inputs: the memory of the step's inputs, if they are of one kind.
-            run_operators: runs the operators of the step; not used.
+        `run_operators` isn't used.
         """
         if self._waiting:
             self._waiting -= 1

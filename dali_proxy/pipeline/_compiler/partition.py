@@ -85,12 +85,7 @@ def on_cpu_first(graph: Graph) -> Graph:
 
 
 def _with_cpu_forms(graph: Graph, is_moved: Callable[[GraphNode], bool]) -> Graph:
-    """Move operators to the CPU, unless they read results of the GPU; copy their results for readers on the GPU.
-
-    Args:
-        graph: the graph; it stays unchanged.
-        is_moved: function that returns whether an operator of the GPU runs on the CPU instead.
-    """
+    """Move operators of the GPU to the CPU, unless they read its results; copy their results for its readers."""
     nodes: list[GraphNode] = []
     on_cpu: dict[Edge, Edge] = {}
     on_gpu: dict[Edge, Edge] = {}
@@ -131,14 +126,10 @@ def _with_cpu_forms(graph: Graph, is_moved: Callable[[GraphNode], bool]) -> Grap
 
 
 def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
-    """Split a graph into two stages.
+    """Split a graph into two stages, the second with all nodes that are late.
 
     Nodes that depend on the device stage belong to it too. So do nodes in a branch (`if`) whose results the device
     stage reads: these results have only some of the samples, and only batches with all samples can be transferred.
-
-    Args:
-        graph: the graph; it stays unchanged.
-        is_late: function that returns whether a node must be in the device stage.
 
     Raises:
         GraphError: a node of the device stage reads a data set: its order would change.

@@ -115,12 +115,9 @@ class _Frames(BatchView):
 
 
 def _expanded(value: TensorList, counts: Array, rows: Array | None) -> TensorListCPU:
-    """Return the values of an argument for each frame.
+    """Return the values of an argument for each frame: one for each sample, or a sequence of them.
 
-    Args:
-        value: the values: one for each sample, or a sequence of them.
-        counts: numbers of frames of the samples.
-        rows: numbers of values in the sequences; one value is repeated. None if there are no sequences.
+    `counts` are the frames of the samples, `rows` the values in the sequences, if there are any; one value is repeated.
     """
     assert isinstance(value, TensorListCPU)
     samples = [np.asarray(sample) for sample in value.samples]

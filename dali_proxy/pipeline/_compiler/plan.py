@@ -123,15 +123,11 @@ def step_name(nodes: Sequence[GraphNode]) -> str:
 
 
 def make_plan(graph: Graph, parts: Sequence[CachedPart] = ()) -> Plan:
-    """Order the operators of a graph into phases and steps.
+    """Order the operators of a graph into phases and steps, with the parts whose results a cache may have.
 
     Each operator goes into the first phase of its device that doesn't precede its inputs. Within a phase on the CPU,
     operators on samples form chains as long as possible. A chain ends before an operator with an argument that the
     chain itself computes, because arguments are resolved for a whole batch at once.
-
-    Args:
-        graph: the graph.
-        parts: its parts whose results a cache may have.
     """
     constants = _constants(graph)
     read = {edge.node for node in graph.nodes for edge in node.sources} | {edge.node for edge in graph.outputs}

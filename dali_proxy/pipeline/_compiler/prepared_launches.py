@@ -60,16 +60,7 @@ class PreparedLaunches:
         rows: Sequence[Rows] = (),
         scalars: Sequence[Scalars | None] = (),
     ) -> None:
-        """Launch, and add the outputs to a batch.
-
-        Args:
-            kernels: context of the launches.
-            batch: the batch.
-            results: edges of the outputs.
-            inputs: the memory of the inputs.
-            rows: rows that replace parts of the tables.
-            scalars: see `PackedLaunches.unpacked`.
-        """
+        """Launch, and add the outputs to a batch, with rows that replace parts of the tables, and scalars."""
         import cupy
 
         allocate = reclaiming(cupy.cuda.alloc)

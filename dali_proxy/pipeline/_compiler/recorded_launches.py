@@ -63,11 +63,6 @@ class RecordedLaunches:
     """The launches of a step for inputs of one kind: those for one batch, with the addresses and seeds of another.
 
     A second batch must launch the same. Otherwise an operator isn't `repeatable`, and all batches run the operators.
-
-    Args:
-        step: the step.
-        operators: implementations of all nodes, by index.
-        kernels: context of the launches.
     """
 
     def __init__(self, step: BatchStep, operators: Mapping[int, Any], kernels: KernelContext) -> None:
@@ -90,13 +85,7 @@ class RecordedLaunches:
         )
 
     def run(self, batch: Batch, inputs: Sequence[BatchPlace], run_operators: Callable[[], None]) -> bool:
-        """Compute the results of the step and store them in the batch; return False if nothing was done.
-
-        Args:
-            batch: the batch.
-            inputs: the memory of the step's inputs.
-            run_operators: runs the operators of the step.
-        """
+        """Compute the results of the step and store them in the batch; return False if nothing was done."""
         known = self._recording
         if self._repeats is None:
             recording = self._recording = self._record(batch, inputs, run_operators)

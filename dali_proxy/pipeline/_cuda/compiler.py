@@ -83,12 +83,7 @@ def _compile(file: str, kernel: str, defines: tuple[tuple[str, str], ...], devic
 
 
 def compile_options(file: str, defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the options of a compilation; CuPy adds the architecture and -ftz=true.
-
-    Args:
-        file: .cu file in the folder `cuda`.
-        defines: macros as (name, value).
-    """
+    """Return the options to compile a .cu file with macros; CuPy adds the architecture and -ftz=true."""
     unfused = ("-fmad=false",) if file in _UNFUSED else ()
     return ("-std=c++17", *unfused, *(f"-D{name}={value}" for name, value in defines))
 

@@ -252,13 +252,7 @@ def _as_error(launches: Sequence[Launch], index: int, reason: str) -> CudaError:
 
 
 class _Queueing:
-    """The context of `KernelContext.queued`: a class, because a generator takes several times as long.
-
-    Args:
-        current: state of the threads; its attributes are set inside the block.
-        stream: the stream of the launches.
-        issue: function that enqueues launches on a stream.
-    """
+    """The context of `KernelContext.queued`: a class, because a generator takes several times as long."""
 
     def __init__(self, current: _Thread, stream: Any, issue: Callable[[Sequence[Launch], Any], None]) -> None:
         self._current, self._stream, self._issue = current, stream, issue

@@ -13,10 +13,6 @@ class LaunchQueue:
 
     Work that is issued to the stream directly, such as a copy, must come after a `flush`: otherwise it would overtake
     the launches that wait.
-
-    Args:
-        stream: the `cupy.cuda.Stream`.
-        issue: function that enqueues launches on the stream.
     """
 
     def __init__(self, stream: Any, issue: Callable[[Sequence[Launch]], None]) -> None:

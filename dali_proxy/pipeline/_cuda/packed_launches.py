@@ -51,12 +51,9 @@ class PackedLaunches:
     def unpacked(
         self, addresses: Sequence[int], rows: Sequence[Rows] = (), scalars: Sequence[Scalars | None] = ()
     ) -> list[Launch]:
-        """Return the launches for one batch.
+        """Return the launches for one batch, with other addresses and rows.
 
-        Args:
-            addresses: addresses of the memory that the launches use.
-            rows: replaced rows.
-            scalars: for each launch, its scalars, or None for those of the recorded launch; empty for all of those.
+        The scalars of each launch are those of the recorded one without an entry.
         """
         tables = self.tables.copy()
         for offset, step, nbytes, values in rows:
@@ -75,12 +72,7 @@ class PackedLaunches:
         return launches
 
     def items(self, device_id: int, scalars: Sequence[Scalars | None] = ()) -> list[Any]:
-        """Return the launches as `_native.repeat` takes them; empty if the driver's handle of a kernel is unknown.
-
-        Args:
-            device_id: the CUDA device.
-            scalars: see `unpacked`.
-        """
+        """Return the launches as `_native.repeat` takes them; empty if the driver's handle of a kernel is unknown."""
         items = self._items.get(device_id)
         if items is None:
             items = [

@@ -66,12 +66,7 @@ class StagingPool:
 
     @contextmanager
     def upload(self, tables: Sequence[npt.NDArray[Any]], stream: Any) -> Iterator[list[int]]:
-        """Copy tables to the device in stream order, and yield device pointers for launches inside the block.
-
-        Args:
-            tables: contiguous arrays.
-            stream: `cupy.cuda.Stream` of the launches.
-        """
+        """Copy contiguous tables to the device in stream order, and yield device pointers for launches in the block."""
         cupy = load_cupy()
         offsets, size = pack_tables(tables)
         with cuda_call("staging a launch's tables"), self.buffer(size) as buffer:

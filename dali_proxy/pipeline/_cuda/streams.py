@@ -33,12 +33,9 @@ def ignore_captures() -> None:
 
 
 def new_stream(priority: int | None = None) -> Any:
-    """Return a new non-blocking `cupy.cuda.Stream` of the current device.
+    """Return a new non-blocking `cupy.cuda.Stream` of the current device. Smaller priorities run first.
 
     CUDA doesn't work in forked children, so they never destroy the stream.
-
-    Args:
-        priority: priority of the stream; smaller numbers run first. None for CUDA's default.
     """
     stream = _with_handle("Stream")(non_blocking=True, priority=priority)
     keep_in_child(stream)
@@ -46,11 +43,7 @@ def new_stream(priority: int | None = None) -> Any:
 
 
 def existing_stream(stream: Any) -> Any:
-    """Return a stream as a `cupy.cuda.Stream` or `cupy.cuda.ExternalStream`.
-
-    Args:
-        stream: a stream of CuPy, torch or DALI, a handle, or a `ctypes.c_void_p`.
-    """
+    """Return a stream of CuPy, torch or DALI, a handle, or a `ctypes.c_void_p` as a stream of CuPy."""
     if hasattr(stream, "wait_event") and hasattr(stream, "ptr"):
         return stream
     handles = (getattr(stream, name) for name in HANDLES if hasattr(stream, name))
@@ -61,9 +54,6 @@ def is_idle(stream: Any) -> bool:
     """Return whether a stream has no work left. A GPU in an error state has none.
 
     Unlike CuPy, this asks without the GIL: the driver doesn't answer while another thread waits inside it for a kernel.
-
-    Args:
-        stream: a stream of CuPy.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")

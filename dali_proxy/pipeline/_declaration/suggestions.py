@@ -10,13 +10,7 @@ from dali_proxy.pipeline._listing import did_you_mean, plain
 
 
 def missing_operator(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """Return the error for a name that a module of operators doesn't have. It suggests other names.
-
-    Args:
-        module: the module.
-        name: the wrong name: misspelled, or that of another library.
-        known: the names of operators.
-    """
+    """Return the error for a name that a module of operators doesn't have. It suggests other names."""
     if name.startswith("_"):  # tools look for such attributes
         return AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=None)
     known = list(known)

@@ -13,13 +13,10 @@ _MOST_BLOCKS = 1 << 16
 
 
 class ClahePlan:
-    """Plan of the tables and of the equalized images.
+    """Plan of the tables and of the equalized images. Only the first `channels` channels of uint8 images are equalized.
 
-    Args:
-        images: uint8 images; the first `channels` channels are equalized.
-        tiles: number of tiles along height and width.
-        clip_limit: largest count of a value, relative to the mean of all values; unlimited if 0 or less.
-        channels: number of channels to equalize.
+    `tiles` are along height and width. `clip_limit` is the largest count of a value, relative to the mean, if
+    it is positive.
     """
 
     def __init__(self, images: PixelExpression, tiles: tuple[int, int], clip_limit: float, channels: int) -> None:

@@ -26,14 +26,9 @@ def plan_draws(
     distribution: Distribution,
     starts: npt.NDArray[np.uint64] | None = None,
 ) -> Launch | None:
-    """Return the launch that computes the numbers of a distribution from ``numbers.uniform()``.
+    """Return the launch that computes the numbers of a distribution from ``numbers.uniform()``; None for no elements.
 
-    Args:
-        dst: contiguous samples.
-        numbers: the random numbers.
-        distribution: the distribution.
-        starts: where the numbers of each sample start in the sequence, multiples of four, (N,); by
-            default samples share it, one after the other.
+    `starts`, multiples of four, are where the numbers of each sample start; by default, samples follow each other.
 
     Returns:
         The launch, or None if the samples are empty.

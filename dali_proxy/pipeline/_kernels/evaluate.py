@@ -57,12 +57,7 @@ def plan_evaluation(
 
 @cache
 def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str], ...]:
-    """Return the macros of evaluate.cu.
-
-    Args:
-        expression: C++ type of the expression.
-        row_bytes: size of a row of the launch's table; the compiler checks it.
-    """
+    """Return the macros of evaluate.cu for a C++ type. The compiler checks the size of a row of the table."""
     numbers = {"ROW_BYTES": row_bytes, "PIXELS": _pixels(expression), "SHARED_BYTES": SHARED_BYTES}
     return ("EXPRESSION", expression), *((name, str(number)) for name, number in numbers.items())
 

@@ -114,26 +114,14 @@ class PixelExpression(Pixels):
         return self if dtype == self.dtype else self._node("Cast", f"{ctype(dtype)}, ", {}, {}, dtype=dtype)
 
     def normalize(self, scale: npt.ArrayLike, bias: npt.ArrayLike, dtype: np.dtype[Any]) -> PixelExpression:
-        """Return ``value * scale + bias``.
-
-        Args:
-            scale: a number, (C,), or (N, 1 or C).
-            bias: as `scale`.
-            dtype: element type of the result.
-        """
+        """Return ``value * scale + bias``, which are numbers, (C,), or (N, 1 or C)."""
         number = "double" if dtype in _WIDE or self.dtype in _WIDE else "float"
         shape = ("f8", (self.channels,))
         kinds, fields = {"scale": shape, "bias": shape}, {"scale": scale, "bias": bias}
         return self._node("Normalize", f"{ctype(dtype)}, {number}, ", kinds, fields, dtype=dtype)
 
     def matrix(self, matrix: npt.ArrayLike, offset: npt.ArrayLike, dtype: np.dtype[Any]) -> PixelExpression:
-        """Return ``matrix @ pixel + offset``.
-
-        Args:
-            matrix: (K, C) or (N, K, C).
-            offset: a number, (K,), or (N, 1 or K).
-            dtype: element type of the result.
-        """
+        """Return ``matrix @ pixel + offset``: (K, C) or (N, K, C), and a number, (K,), or (N, 1 or K)."""
         values = np.asarray(matrix, np.float32)
         rows, columns = values.shape[-2:]
         kinds = {"matrix": ("f4", (rows, columns)), "offset": ("f4", (rows,))}
@@ -163,12 +151,7 @@ class PixelExpression(Pixels):
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
 
     def lookup_stored(self, tables: npt.NDArray[np.int64], owner: Any) -> PixelExpression:
-        """Return the entries of tables in memory for the values of uint8 pixels.
-
-        Args:
-            tables: addresses of the tables of each image, (N,): (channels, 256) bytes.
-            owner: object that keeps their memory alive.
-        """
+        """Return entries of the tables (channels, 256) of each image, at addresses (N,), for values of uint8 pixels."""
         found = self._node("LookupStored", "", {"tables": ADDRESS}, {"tables": tables})
         return found.replaced(owners=(*self.owners, owner))
 

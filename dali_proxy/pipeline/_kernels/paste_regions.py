@@ -22,13 +22,9 @@ _CANVAS = np.dtype(
 def plan_paste_regions(
     target: Samples, regions: npt.NDArray[Any], counts: npt.NDArray[np.int64], source: np.dtype[Any]
 ) -> Launch | None:
-    """Return the launch, or None if the output is empty.
+    """Return the launch that pastes images of a dtype to HWC or FHWC canvases; None if the output is empty.
 
-    Args:
-        target: contiguous canvases, HWC or FHWC.
-        regions: rows of `REGION`: those of the first canvas, then those of the next one.
-        counts: number of regions of each canvas, (N,).
-        source: dtype of the images.
+    `regions` are rows of `REGION`, and `counts` their number on each canvas, (N,).
     """
     canvases = zeros(len(target), _CANVAS)
     canvases["dst"], canvases["count"] = target.pointers, np.prod(target.shapes, axis=1, dtype=np.int64)

@@ -12,12 +12,7 @@ from dali_proxy.pipeline._kernels.rows import as_bytes, as_rows
 
 
 class PixelChoices:
-    """Expressions that differ only in their rows.
-
-    Args:
-        options: the expressions, of one kind and with the same extents.
-        source: the pixels that they are made of.
-    """
+    """Expressions, made of `source`, of one kind and with the same extents, which differ only in their rows."""
 
     def __init__(self, options: Sequence[PixelExpression], source: PixelExpression) -> None:
         self._first = options[0]
@@ -35,12 +30,7 @@ class PixelChoices:
         self._samples = np.arange(len(self._first))
 
     def choose(self, numbers: npt.NDArray[np.integer], pixels: PixelExpression) -> PixelExpression:
-        """Return for each sample the pixels of one of the expressions.
-
-        Args:
-            numbers: numbers of the expressions, (N,).
-            pixels: the source, possibly with other rows.
-        """
+        """Return for each sample the pixels of the expression with its number, (N,); the source may have other rows."""
         parts = [
             (begin, own if (rows[0] == rows).all() else as_rows(rows[numbers, self._samples], kind))
             for begin, kind, rows, own in self._parts

@@ -195,11 +195,9 @@ class Pixels:
         return known
 
     def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
-        """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).
+        """Return values for each dimension, (N, ndim), as values for depth, height and width, (N, 3); no channels.
 
-        Args:
-            values: one value per dimension; those of the channels are dropped.
-            missing: value for a depth that the samples don't have.
+        `missing` is the value for a depth that the samples don't have.
         """
         columns = np.empty((len(self), 4), np.int64)
         columns[:] = missing
@@ -251,11 +249,7 @@ class Pixels:
         return parts[0].replaced(rows=rows, extents=extents, owners=owners)
 
     def transposed(self, layout: str) -> Self:
-        """Return the same pixels with the dimensions in a different order.
-
-        Args:
-            layout: the same letters as in `order`.
-        """
+        """Return the same pixels with the dimensions in a different order, given by the letters of `order`."""
         return self.replaced(layout=layout, order=layout)
 
     def named(self, layout: str) -> Self:
@@ -263,11 +257,7 @@ class Pixels:
         return self if layout == self.layout == self.order else self.replaced(layout=layout, order=layout)
 
     def launch(self, target: Samples) -> Launch:
-        """Return the launch that writes the pixels to memory.
-
-        Args:
-            target: samples of the same shapes and dtype, with any strides.
-        """
+        """Return the launch that writes the pixels to samples of the same shapes and dtype, with any strides."""
         return plan_evaluation(self.kind, self.rows, self.extents, target, columns_of(self.order))
 
     def updated(self, **fields: npt.ArrayLike) -> Self:

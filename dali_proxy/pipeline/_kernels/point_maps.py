@@ -38,9 +38,7 @@ def affine(matrices: Array) -> PointMap:
 def perspective(matrices: Array, grid: int) -> PointMap:
     """Return maps by matrices (N, 3, 3), in coordinates whose integers are the centers of pixels.
 
-    Args:
-        matrices: matrices from the output to the source.
-        grid: positions are rounded to 1 / `grid` pixels; 0 for exact positions.
+    Positions are rounded to 1 / `grid` pixels; with 0, they are exact.
     """
     return _fill("Perspective", len(matrices), matrix=("f8", (3, 3), matrices), grid=("f8", (), grid))
 
@@ -60,14 +58,7 @@ def sphere(moves: Array, extents: Array) -> PointMap:
 
 
 def shifts(moves: Array, seeds: Array, extent: float, widths: Array) -> PointMap:
-    """Return maps that shift each pixel at random.
-
-    Args:
-        moves: whether to move pixels, (N,).
-        seeds: uint64 seeds, (N,).
-        extent: range of the shifts, in pixels.
-        widths: widths of the images, (N,).
-    """
+    """Return maps that shift each pixel of images of `widths`, (N,), at random, by a range `extent` in pixels."""
     whole = {"moves": ("i4", (), moves), "width": ("i4", (), widths)}
     return _fill("Shifts", len(moves), seed=("u8", (), seeds), range=("f8", (), extent), **whole)
 

@@ -32,13 +32,7 @@ def as_vectors(pixels: PixelExpression) -> PixelExpression | None:
 
 
 def stored_vectors(samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
-    """Return samples of up to four dimensions as `as_vectors` does.
-
-    Args:
-        samples: the samples, with any strides.
-        layout: layout of the samples.
-        owners: objects that keep the memory alive.
-    """
+    """Return samples of up to four dimensions, with any strides, as `as_vectors` does; owners keep them alive."""
     if not 0 < samples.ndim <= len(_ORDER) or not len(samples):
         return None
     channels = int(samples.shapes[0, -1])

@@ -24,13 +24,7 @@ def map_once(function: Callable[[Array], _Result], rows: Sequence[Array]) -> lis
 
 
 class Arguments:
-    """Arguments of one node for one batch.
-
-    Args:
-        node: the node, with its constants.
-        values: batch for each argument that is given per sample.
-        batch_size: number of samples.
-    """
+    """Arguments of one node for one batch: constants of the node, or a batch of values, one per sample."""
 
     def __init__(self, node: GraphNode, values: Mapping[str, TensorListCPU], batch_size: int) -> None:
         self._node = node
@@ -50,13 +44,7 @@ class Arguments:
         return name in self._values
 
     def optional(self, read: Callable[..., _Result], name: str, *options: Any) -> _Result | None:
-        """Return what `scalars` or another method reads; None if the argument is not given and has no default.
-
-        Args:
-            read: the method.
-            name: name of the argument.
-            *options: further arguments of the method.
-        """
+        """Return what `scalars` or another method reads; None if the argument is not given and has no default."""
         missing = name not in self._values and self._node.argument(name) is None
         return None if missing else read(name, *options)
 
@@ -108,12 +96,7 @@ class Arguments:
         return np.broadcast_to(row, (self._batch_size, len(row)))
 
     def derived(self, compute: Callable[[Arguments, int], _Result], *names: str) -> _Result:
-        """Return a value that depends on some arguments and the size of the batch; it is computed once for constants.
-
-        Args:
-            compute: function of these arguments and the size of the batch.
-            names: names of the arguments that it reads.
-        """
+        """Return a value that depends on arguments and the size of the batch; it is computed once for constants."""
         if any(name in self._values for name in names):
             return compute(self, self._batch_size)
         known, key = self._node.vectors, (compute, names, self._batch_size)

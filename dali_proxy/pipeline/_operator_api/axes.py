@@ -15,11 +15,6 @@ AXIS_NAMES = Argument("axis_names", Kind.STRING, "Layout letters of the axes, in
 def chosen_axes(node: GraphNode, layout: str, ndim: int) -> tuple[int, ...]:
     """Return the axes that the arguments `axes` or `axis_names` choose; all axes if neither is set.
 
-    Args:
-        node: the operator.
-        layout: layout of the samples.
-        ndim: number of dimensions of the samples.
-
     Raises:
         ArgumentValueError: an axis doesn't exist or is repeated, or both arguments are set.
     """

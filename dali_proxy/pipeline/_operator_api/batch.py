@@ -287,12 +287,7 @@ class Batch:
 
 
 class BatchView(Batch):
-    """Other samples, with the resources and outputs of a batch.
-
-    Args:
-        batch: the batch.
-        size: number of the samples.
-    """
+    """Other samples, with the resources and outputs of a batch."""
 
     def __init__(self, batch: Batch, size: int) -> None:
         vars(self).update(vars(batch), size=size, chosen={}, output_memory=no_output_memory)

@@ -23,12 +23,7 @@ _SMALL = 1 << 14
 
 
 class _BranchBatch(BatchView):
-    """A selection of the samples of a batch. It shares the memory and random numbers of the full batch.
-
-    Args:
-        full_batch: batch with all samples.
-        positions: positions of the selected samples in the full batch.
-    """
+    """The samples of a batch at some positions. They share the memory and random numbers of the full batch."""
 
     def __init__(self, full_batch: Batch, positions: Array) -> None:
         super().__init__(full_batch, len(positions))
@@ -66,13 +61,7 @@ class _BranchBatch(BatchView):
 
 
 class _MergedBranch(JoinedBatch, _BranchBatch):
-    """The samples of several batches, which run as one, that take a branch.
-
-    Args:
-        full_batch: the batches as one.
-        positions: positions of the selected samples in it.
-        branch: the branch.
-    """
+    """The samples of several batches, which run as one, that take a branch."""
 
     def __init__(self, full_batch: Batch, positions: Array, branch: BranchPath) -> None:
         _BranchBatch.__init__(self, full_batch, positions)
@@ -101,11 +90,9 @@ class _SelectedValues(Mapping[Edge, TensorList]):
 
 
 def branch_batch(batch: Batch, branch: BranchPath) -> Batch | None:
-    """Return the batch of a branch; None if no sample takes the branch.
+    """Return the batch of a branch, given that of any branch of it; None if no sample takes the branch.
 
-    Args:
-        batch: the full batch, or the batch of any branch of it.
-        branch: branch of the graph; the empty path has all samples.
+    The empty path has all samples.
     """
     full = batch.full_batch
     if not branch:
@@ -120,12 +107,7 @@ def branch_batch(batch: Batch, branch: BranchPath) -> Batch | None:
 
 
 def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
-    """Return the samples of an edge, one per sample of a batch; None for samples that the edge doesn't have.
-
-    Args:
-        batch: the full batch, or the batch of a branch.
-        edge: edge of the graph, in any branch.
-    """
+    """Return the samples of an edge in any branch, one per sample of a batch; None where the edge has none."""
     source = branch_batch(batch, batch.branches.get(edge, ()))
     if edge not in batch.outputs or source is None:
         return [None] * batch.size

@@ -14,9 +14,7 @@ from dali_proxy.pipeline.errors import OperatorError, PipelineError, SampleFailu
 class error_context:  # used like a function: `with error_context(node, batch):`
     """Adds the operator to errors of a block in which it processes a batch, or the batch of a branch.
 
-    Args:
-        node: the operator.
-        batch: batch that the operator processes; failures are reported by their positions in the full batch.
+    Failures are reported by their positions in the full batch.
     """
 
     __slots__ = ("_batch", "_node")
@@ -47,14 +45,7 @@ def raise_described(node: GraphNode, batch: Batch, error: BaseException) -> None
 def describe_failure(
     node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = (), source: str = ""
 ) -> OperatorError:
-    """Return the error of a failed operator: what happened, in which operator, at which line, for which sample.
-
-    Args:
-        node: the operator.
-        error: exception that it raised.
-        failures: failed samples.
-        source: origin of the first failed sample, if known.
-    """
+    """Return the error of a failed operator: what happened, in which operator, at which line, for which sample."""
     ours = isinstance(error, PipelineError)
     reason, raised = (str(error), "") if ours else (said_by(error), raised_at(error))
     where = f" for sample {failures[0].sample}" if failures else ""

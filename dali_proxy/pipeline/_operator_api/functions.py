@@ -65,11 +65,7 @@ def fill_namespace(
 ) -> dict[str, Any]:
     """Return the contents of a namespace module: operators by name, and submodules for dotted names.
 
-    Args:
-        module: full name of the namespace module; submodules are registered below it.
-        schemas: schemas of the operators, without hidden ones.
-        make: function that returns the function or class of a schema.
-        rename: function that returns its name, given the operator's path.
+    Submodules are registered below `module`. `make` returns the entry of a schema, and `rename` its name, for a path.
     """
     top: dict[str, Any] = {}
     known: list[str] = []

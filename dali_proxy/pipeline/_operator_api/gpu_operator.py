@@ -25,12 +25,7 @@ Result = TypeVar("Result")
 
 
 class GpuOperator(BatchOperator):
-    """An operator that launches kernels, at most a few per batch.
-
-    Args:
-        node: node of the graph.
-        setup: sizes and devices.
-    """
+    """An operator that launches kernels, at most a few per batch."""
 
     traits = Traits(only_launches=True, repeatable=True)
     supported_traits: ClassVar[tuple[str, ...]] = (*BatchOperator.supported_traits, "only_launches", "repeatable")
@@ -111,10 +106,7 @@ def allocate(
 
 
 def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
-    """Raise the error of a batch with failed samples; do nothing if there are none.
-
-    Args:
-        failures: position and error of each failed sample.
+    """Raise the error of a batch with failed samples, by position; do nothing if there are none.
 
     Raises:
         OperatorError: samples failed; the error lists them.
@@ -124,11 +116,7 @@ def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
 
 
 def each_sample(function: Callable[..., Result], *columns: Iterable[Any]) -> list[Result]:
-    """Return the results of a function for the samples of a batch.
-
-    Args:
-        function: gets a value from each column.
-        columns: values of all samples.
+    """Return the results of a function for the samples of a batch, with a value of each column.
 
     Raises:
         OperatorError: the function raised a `PipelineError`; the error lists all samples for which it did.

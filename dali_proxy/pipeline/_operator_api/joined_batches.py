@@ -21,12 +21,7 @@ from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 
 class JoinedBatch(BatchView):
-    """The samples of several batches.
-
-    Args:
-        first: batch whose threads and memory are used.
-        size: number of samples.
-    """
+    """The samples of several batches, with the threads and memory of the first."""
 
     def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
         """Return the batches that an operator processes, each with the operator that processes it alone."""
@@ -61,9 +56,7 @@ class JoinedBatch(BatchView):
 class MergedBatch(JoinedBatch):
     """Several batches that run as one, because the GPU and its decoders take nearly as long for one as for all of them.
 
-    Args:
-        members: the batches.
-        edges: their outputs that are needed, on the CPU.
+    `edges` are their outputs on the CPU that are needed.
     """
 
     def __init__(self, members: Sequence[Batch], edges: Iterable[Edge]) -> None:
@@ -94,9 +87,6 @@ class StackedBatch(JoinedBatch):
     """The samples of several equal operators: their parameters are computed by the same few calls.
 
     The operators have the same constant arguments, so any of them can process all samples.
-
-    Args:
-        members: the operators, and the batch that each processes.
     """
 
     def __init__(self, members: Sequence[tuple[GraphNode, Batch]]) -> None:
@@ -111,11 +101,7 @@ class StackedBatch(JoinedBatch):
         return {}
 
     def source(self, *, computed: bool) -> PixelExpression | None:
-        """Return the inputs of all operators as one expression; None if it doesn't exist.
-
-        Args:
-            computed: see `Outputs.pixels`.
-        """
+        """Return the inputs of all operators as one expression, as `Outputs.pixels` does; None if it doesn't exist."""
         if not self._join_arguments():
             return None
         edges = [node.inputs[0] for node, _ in self._members]

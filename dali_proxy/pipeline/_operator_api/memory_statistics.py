@@ -41,11 +41,7 @@ class _Largest:
 
 
 class MemoryStatistics:
-    """The largest sizes of all outputs of a graph. Any thread may add sizes.
-
-    Args:
-        graph: graph of the pipeline.
-    """
+    """The largest sizes of all outputs of a graph. Any thread may add sizes."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

@@ -105,12 +105,7 @@ class OutputSpec:
 
 
 class Operator(ABC):
-    """An operator of either kind.
-
-    Args:
-        node: node of the graph.
-        setup: sizes and devices.
-    """
+    """An operator of either kind."""
 
     #: What holds for all operators of the class.
     traits: ClassVar[Traits] = Traits()
@@ -129,11 +124,7 @@ class LooksAhead(Protocol):
     """An operator that uses what it knows of later batches, for speed only."""
 
     def look_ahead(self, batch: Batch) -> Announcement | None:
-        """Note a batch that waits. Keep no references to its inputs.
-
-        Args:
-            batch: its size and inputs; it has no executor.
-        """
+        """Note a batch that waits and has no executor. Keep no references to its inputs."""
 
 
 class SampleOperator(Operator, Generic[State]):
@@ -182,12 +173,7 @@ class SampleOperator(Operator, Generic[State]):
 
 
 class BatchOperator(Operator):
-    """An operator that processes a full batch: all GPU operators, and CPU operators that draw or combine small values.
-
-    Args:
-        node: node of the graph.
-        setup: sizes and devices.
-    """
+    """An operator on full batches: all GPU operators, and CPU operators that draw or combine small values."""
 
     supported_traits: ClassVar[tuple[str, ...]] = ("waits", "any_thread", "in_order", "per_sample")
 

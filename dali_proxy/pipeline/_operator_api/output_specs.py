@@ -26,14 +26,7 @@ def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[
 
 
 def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], position: int = 0) -> Extents | None:
-    """Return the known extents of an input; None if the number of dimensions is unknown.
-
-    Args:
-        batch: batch that is about to run.
-        node: the operator.
-        inputs: descriptions that `start` received.
-        position: position of the input.
-    """
+    """Return the known extents of the input at a position; None if the number of dimensions is unknown."""
     spec = inputs[position]
     if spec.shape is not None:
         return spec.shape

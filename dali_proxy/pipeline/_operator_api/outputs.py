@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Deferred:
-    """Outputs that are computed together, their samples one after another.
-
-    Args:
-        edges: the outputs.
-        counts: number of samples of each.
-        pixels: their pixels.
-        compute: function that computes pixels.
-    """
+    """Outputs that are computed together, their samples one after another."""
 
     def __init__(
         self,
@@ -86,26 +79,15 @@ class Outputs(dict["Edge", TensorList]):
         pixels: PixelExpression,
         compute: Callable[[PixelExpression], TensorListGPU],
     ) -> None:
-        """Add outputs as one expression.
-
-        Args:
-            edges: the outputs.
-            counts: number of samples of each output.
-            pixels: their pixels, one output after another.
-            compute: function that computes pixels.
-        """
+        """Add outputs, with `counts` of samples, as one expression of their pixels, one output after another."""
         deferred = _Deferred(edges, counts, pixels, compute)
         for edge in edges:
             self._deferred[edge] = deferred
 
     def postpone_rows(self, edge: Edge, source: Edge, index: TensorListCPU, compute: ComputeRows) -> None:
-        """Add rows of a table that are computed on first access.
+        """Add rows of a table that are computed on first access, or None if their branch has no samples.
 
-        Args:
-            edge: the output.
-            source: edge of the index of the rows.
-            index: the index of each sample of that edge. The edge may be dropped before the rows are read.
-            compute: function that computes the rows; it returns None if the branch of the output has no samples.
+        `source` is the edge of the index of the rows, and `index` its values: the edge may be dropped before.
         """
         self._rows[edge] = source, index, compute
 
@@ -151,12 +133,7 @@ class Outputs(dict["Edge", TensorList]):
         return (edge,) if deferred is None else deferred.edges
 
     def pixels_of_all(self, edges: Sequence[Edge], *, computed: bool = False) -> PixelExpression | None:
-        """Return outputs as one expression, their samples one after another; None if `defer` didn't add them as one.
-
-        Args:
-            edges: the outputs.
-            computed: as for `pixels`.
-        """
+        """Return outputs as one expression, their samples one after another; None if `defer` didn't add them as one."""
         deferred = self._deferred.get(edges[0])
         if deferred is None or deferred.edges != tuple(edges):
             return None

@@ -27,11 +27,7 @@ class DeviceMemory(Protocol):
     """Where batches allocate memory of the GPU."""
 
     def on(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which CuPy allocates this memory on the calling thread.
-
-        Args:
-            stream: the `cupy.cuda.Stream` that uses the memory first. Its GPU is the current device.
-        """
+        """Return a context in which CuPy allocates this memory on this thread, for a stream of the current device."""
 
     def output_memory(self, nbytes: int) -> Any:
         """Return memory for a dense output that nothing else reads; None for that of `on`.
@@ -128,9 +124,7 @@ class BatchResult(msgspec.Struct, frozen=True, eq=False):
 def as_batch_error(error: BaseException, when: str) -> PipelineError:
     """Return an exception as an error of a result: itself, or an internal error with the exception as its cause.
 
-    Args:
-        error: exception that was raised.
-        when: activity during which it was raised, such as "a batch ran".
+    `when` is what happened meanwhile, such as "a batch ran".
     """
     if isinstance(error, PipelineError):
         return error

@@ -58,11 +58,7 @@ class Traits:
     planewise: bool = False
 
     def check(self, operator: str, supported: Collection[str]) -> None:
-        """Check the traits of an operator's class when it is registered.
-
-        Args:
-            operator: name of the operator.
-            supported: names of the traits that its base class supports.
+        """Check the traits of an operator's class, of which its base class supports some, when it is registered.
 
         Raises:
             RuntimeError: they contradict each other, or the base class.

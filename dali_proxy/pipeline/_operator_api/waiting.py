@@ -24,12 +24,7 @@ def check_stream(cuda_stream: Any) -> None:
 
 
 def waited_by(cuda_stream: Any, outputs: tuple[TensorList, ...]) -> tuple[TensorList, ...]:
-    """Make a CUDA stream wait for outputs, and return them.
-
-    Args:
-        cuda_stream: a stream of CuPy or torch, or a handle; None for no stream.
-        outputs: outputs of a batch.
-    """
+    """Make a stream of CuPy or torch, or a handle, wait for outputs, and return them; None is no stream."""
     if cuda_stream is not None:
         for output in outputs:
             if isinstance(output, TensorListGPU) and output.ready is not None:

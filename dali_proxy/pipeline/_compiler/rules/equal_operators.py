@@ -14,11 +14,7 @@ from dali_proxy.pipeline._operator_api.joined_batches import StackedBatch
 
 
 class EqualOperators(FusedStep):
-    """Pixel operators with the same constant arguments, which process the samples of all of them at once.
-
-    Args:
-        members: the operators. They may be in different branches.
-    """
+    """Pixel operators with the same constant arguments, in any branches, which process all their samples at once."""
 
     title = "equal operators"
 

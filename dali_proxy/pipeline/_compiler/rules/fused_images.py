@@ -23,11 +23,7 @@ _IMAGES = 4
 
 
 class FusedImages(FusedStep):
-    """Runs a chain of both operators as one. The pixels equal those of the separate operators.
-
-    Args:
-        chain: the chain.
-    """
+    """Runs a chain of both operators as one. The pixels equal those of the separate operators."""
 
     title = "resize and crop_mirror_normalize"
 

@@ -27,12 +27,7 @@ _DRAW = np.dtype(
 
 
 class JointDraws(FusedStep):
-    """The draws of several operators. It draws the same numbers as each operator alone.
-
-    Args:
-        draws: the operators, none of them in a branch, and their numbers.
-        seed: seed of the pipeline.
-    """
+    """The draws of several operators outside of branches. It draws the same numbers as each operator alone."""
 
     title = "joint draws"
 

@@ -18,11 +18,7 @@ from dali_proxy.pipeline._operators.arrays.table_row import TableRow
 
 
 class PostponedRows(FusedStep):
-    """Computes rows of a table only if something reads them.
-
-    Args:
-        step: the operator that computes the rows.
-    """
+    """Computes rows of a table only if something reads them."""
 
     title = "rows of a table"
 

@@ -27,11 +27,7 @@ _MOST_EQUAL = 2
 class PreparedStep(FusedStep):
     """Launches that are prepared for each kind of inputs: batches of one kind differ only in their addresses.
 
-    Args:
-        members: the operators, or what runs them as one.
-        inputs: what they read.
-        make: makes the launches for inputs of one kind.
-        others: the launches for inputs of all other kinds, or None.
+    `make` makes those for inputs of one kind; `others` are those for inputs of all other kinds, if there are any.
     """
 
     title = "prepared launches"

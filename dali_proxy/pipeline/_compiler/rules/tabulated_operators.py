@@ -99,12 +99,7 @@ class _Table:
 
 
 class TabulatedOperators(FusedStep):
-    """Operators that read the same images, with rows of constant tables as their arguments.
-
-    Args:
-        source: the images.
-        members: the operators, in order.
-    """
+    """Operators that read the same images, `source`, with rows of constant tables as their arguments."""
 
     title = "operators with tables of arguments"
 
@@ -196,14 +191,7 @@ def _tables(members: Iterable[Member], pixels: PixelExpression, failures: list[E
 
 
 def _indices(batch: Batch, branch: Batch, member: Member, known: dict[Edge, _Indices]) -> _Indices | None:
-    """Return the rows of a member's samples; None if an index is invalid.
-
-    Args:
-        batch: the full batch.
-        branch: the batch of the member.
-        member: the member.
-        known: the indices of all samples, by edge.
-    """
+    """Return the rows of the samples of a member, whose batch is `branch`; None if an index is invalid."""
     edge, index = batch.outputs.rows_chosen(member.rows[0])
     if index is None:
         return None

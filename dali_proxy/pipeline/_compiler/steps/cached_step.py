@@ -326,13 +326,7 @@ def _on_cpu(batch: Batch, edges: Sequence[Edge]) -> list[TensorListCPU]:
 
 
 class SomeSamples(BatchView):
-    """Some samples of a batch, or all, as a batch whose errors name their positions in the full one.
-
-    Args:
-        batch: the full batch.
-        positions: positions of the samples in it.
-        sources: the edges that are read.
-    """
+    """Some samples of a batch, or all, as a batch whose errors name their positions in the full one."""
 
     def __init__(self, batch: Batch, positions: npt.NDArray[np.int64], sources: Sequence[Edge]) -> None:
         super().__init__(batch, len(positions))

@@ -34,12 +34,7 @@ _SMALL = 1 << 20
 
 
 class ChainStep(Step):
-    """Runs operators on the CPU one after another for each sample.
-
-    Args:
-        planned: the chain.
-        operators: implementations of the chain's nodes, in order.
-    """
+    """Runs operators on the CPU one after another for each sample."""
 
     def __init__(self, planned: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
         super().__init__(planned.nodes)

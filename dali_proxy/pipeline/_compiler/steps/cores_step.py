@@ -18,11 +18,7 @@ from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 
 class CoresStep(Step):
-    """Runs a decoder of the CPU. Its errors get their context from the decoder on the GPU.
-
-    Args:
-        operator: the decoder.
-    """
+    """Runs a decoder of the CPU. Its errors get their context from the decoder on the GPU."""
 
     def __init__(self, operator: BatchOperator) -> None:
         super().__init__((operator.node,))
@@ -37,13 +33,7 @@ class CoresStep(Step):
 
 
 def decode_on_cores(step: CachedStep, part: CachedPart, batch: Batch, samples: npt.NDArray[np.int64]) -> TensorListCPU:
-    """Return samples of a batch, from the cache or decoded.
-
-    Args:
-        step: runs the decoder of the CPU.
-        part: what it computes.
-        batch: the batch of the decoder on the GPU.
-        samples: positions in it.
+    """Return samples of a batch of the decoder on the GPU, from the cache or decoded on the CPU.
 
     Raises:
         OperatorError: images can't be decoded; the error lists their positions in the batch.

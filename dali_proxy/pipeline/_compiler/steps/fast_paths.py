@@ -24,10 +24,6 @@ class FastPaths:
     def confirm(self, rule: str, error: Exception) -> None:
         """Count a failure of a fast path whose operators succeeded one by one. Log the first of each rule.
 
-        Args:
-            rule: name of the fast path.
-            error: exception that it raised.
-
         Raises:
             AssertionError: see `is_strict`.
         """

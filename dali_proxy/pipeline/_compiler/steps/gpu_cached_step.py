@@ -31,12 +31,6 @@ class GpuCachedStep(CachedStep):
 
     All work is on the stream of the batch. Results are copies: what the cache gives up while a batch is in flight stays
     allocated until the batch's work is done.
-
-    Args:
-        planned: the decoder.
-        steps: the step that runs it.
-        cache: the cache.
-        kernels: context of the copies.
     """
 
     def __init__(self, planned: PartStep, steps: Sequence[Step], cache: GpuCache, kernels: KernelContext) -> None:

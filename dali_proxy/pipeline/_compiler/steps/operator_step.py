@@ -22,12 +22,7 @@ from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
 
 class OperatorStep(Step):
-    """Runs one operator.
-
-    Args:
-        operator: the operator.
-        kernels: context of the launches; None without a GPU.
-    """
+    """Runs one operator."""
 
     def __init__(self, operator: BatchOperator, kernels: KernelContext | None) -> None:
         node = operator.node
@@ -109,11 +104,6 @@ class FedInput(OperatorStep):
 class PixelStep(OperatorStep):
     """Adds the output of a pixel operator as an expression, or runs the operator if it can't be one.
 
-    Args:
-        operator: the operator.
-        kernels: context of the launches.
-        readers: number of readers of each edge.
-
     Attributes:
         edge: the output.
         is_shared: whether several operators read it.
@@ -141,13 +131,7 @@ class PixelStep(OperatorStep):
 
 
 def defer(batch: Batch, members: Sequence[tuple[PixelStep, Batch]], pixels: PixelExpression) -> None:
-    """Add the outputs of operators as one expression, which is computed when one of them is read.
-
-    Args:
-        batch: the full batch.
-        members: the operators, and the samples that each processes.
-        pixels: their outputs, one after another.
-    """
+    """Add the outputs of operators as one expression, which is computed when one of them is read."""
     step, branch = members[0]
     edges = [each.edge for each, _ in members]
     memory_of = batch.output_memory if len(edges) == 1 else no_output_memory

@@ -25,9 +25,6 @@ _BATCHES = (TensorListCPU, TensorListGPU)
 class Step(ABC):
     """One or several operators, which run when their inputs are known.
 
-    Args:
-        nodes: the operators, in order.
-
     Attributes:
         units: the operators whose cost can be measured together only.
     """
@@ -58,9 +55,6 @@ class FusedStep(Step):
     The replaced steps run instead if several batches run as one and samples of a batch are mixed, if the fused step
     declines a batch, or if it fails: an error then has the context of its operator. If they succeed, the fused step is
     at fault.
-
-    Args:
-        members: the replaced steps, in order.
 
     Attributes:
         fast_paths: counts the failures.
@@ -142,12 +136,7 @@ class Steps(Step):
 
 
 def check_count(node: GraphNode, returned: Any, what: str) -> None:
-    """Check that an operator returned one item for each of its outputs.
-
-    Args:
-        node: the operator.
-        returned: the returned items.
-        what: source of the items for error messages, such as "start() described".
+    """Check that an operator returned one item for each of its outputs; `what` names their source in the error.
 
     Raises:
         PipelineError: the number of items is wrong.

@@ -44,11 +44,7 @@ class FlacFile:
 
     @classmethod
     def open(cls, encoded: Array) -> FlacFile | None:
-        """Return a file; None if libsndfile must read it, or report what is wrong with it.
-
-        Args:
-            encoded: content of a file, 1-D uint8.
-        """
+        """Return the file with this content, 1-D uint8; None if libsndfile must read it, or report what is wrong."""
         head = encoded[:_HEAD].tobytes()
         if _miniaudio() is None or len(head) < _HEAD or head[:5] not in _BEGINNINGS:
             return None
@@ -58,10 +54,9 @@ class FlacFile:
         return cls(encoded, numbers >> 44, (numbers >> 41 & 7) + 1, frames) if frames else None
 
     def read(self, dtype: str) -> Array | None:
-        """Return the samples, of shape (frames, channels); None as `open` does.
+        """Return the samples, (frames, channels) of int16, int32 or float32, whose integers fill their range.
 
-        Args:
-            dtype: int16, int32 or float32; integers fill their range.
+        It returns None as `open` does.
         """
         miniaudio = _miniaudio()
         try:

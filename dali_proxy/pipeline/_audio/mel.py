@@ -51,13 +51,7 @@ class MelFilters:
     bounds: Array
 
     def apply(self, spectrum: Array, axis: int, out: Array | None = None) -> Array:
-        """Return the weighted sums of a float32 array, with one entry per filter along the axis of the frequencies.
-
-        Args:
-            spectrum: spectra, float32.
-            axis: axis of the frequencies.
-            out: C-contiguous output array; None for a new one.
-        """
+        """Return weighted sums of float32 spectra, one per filter along the axis of frequencies; contiguous."""
         before, (bins, *after) = spectrum.shape[:axis], spectrum.shape[axis:]
         count, outer, inner = len(self.weights), math.prod(before), math.prod(after)
         if out is None:

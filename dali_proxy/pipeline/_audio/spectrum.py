@@ -103,13 +103,7 @@ def spectrogram(
 def _take_windows(signal: Array, window: Array, first: int, step: int, reflected: bool, rows: Array) -> None:
     """Write the product of each window of a signal and the factors, and then zeros, to a row.
 
-    Args:
-        signal: float32 array of shape (length,).
-        window: the factors.
-        first: begin of the first window; windows may exceed the signal.
-        step: distance between windows.
-        reflected: whether the signal is mirrored at its ends, instead of padded with zeros.
-        rows: float32 array of shape (windows, size).
+    Windows begin at `first`, and may exceed the signal: it is mirrored at its ends, or padded with zeros.
     """
     if compiled is not None:
         compiled.take_windows(np.ascontiguousarray(signal), window, first, step, reflected, rows)

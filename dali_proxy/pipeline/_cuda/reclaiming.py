@@ -18,7 +18,7 @@ def reclaiming(allocate: Callable[P, T], says_full: Callable[[Exception], bool] 
     """Return a function that allocates device memory, and tries once more after the GPU's memory was full.
 
     In between, the caching allocators of this process, those of CuPy and torch, free the memory that they don't use.
-    `says_full` tells whether an exception means that the memory is full; by default, `is_full` does.
+    `says_full` returns whether an exception means that the memory is full; by default, `is_full` does.
     """
 
     def allocate_or_reclaim(*args: P.args, **kwargs: P.kwargs) -> T:

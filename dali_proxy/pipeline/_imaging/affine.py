@@ -28,11 +28,9 @@ def scaling(factors: Array) -> Array:
 
 
 def rotation(angle: Array, axis: Array | None = None) -> Array:
-    """Return the matrices that rotate by angles in degrees, from x to y or about axes in space.
+    """Return the matrices that rotate by angles in degrees, (...), from x to y or about axes in space.
 
-    Args:
-        angle: (...), in degrees.
-        axis: (..., 3), vectors of any nonzero length; None rotates in the plane.
+    The axes, (..., 3), have any nonzero length.
     """
     radians = np.deg2rad(angle)
     cos, sin = np.cos(radians), np.sin(radians)

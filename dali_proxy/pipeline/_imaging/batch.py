@@ -69,13 +69,7 @@ class ImageBatch:
         )
 
     def make(self, out: npt.NDArray[np.float32], begin: int, end: int) -> None:
-        """Compute results `begin` to `end` into `out`, without the GIL.
-
-        Args:
-            out: C-contiguous array of shape `shape`, (N, C, height, width).
-            begin: index of the first image.
-            end: index after the last image.
-        """
+        """Compute results `begin` to `end` into `out`, C-contiguous (N, C, height, width), without the GIL."""
         assert compiled is not None
         compiled.crop_resize_normalize(
             self._images, self._regions, self._mirror, *self._values, self._antialias, out, begin, end

@@ -58,9 +58,7 @@ def blob_boxes(mask: Array) -> Array:
 def _joined(boxes: Array, labels: Array) -> Array:
     """Return the boxes of regions that consist of labelled regions of planes.
 
-    Args:
-        boxes: boxes of the labelled regions; label 1 has the first one.
-        labels: labels, where only regions of one plane have the same label.
+    Label 1 has the first box, and only regions of one plane have the same label.
     """
     parents = np.arange(len(boxes))
 

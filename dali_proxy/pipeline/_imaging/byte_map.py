@@ -59,10 +59,7 @@ def look_up(image: Array, tables: Array, out: Array) -> Array:
 
 
 def histograms(image: Array) -> Array:
-    """Count the values of each channel.
-
-    Args:
-        image: uint8, (height, width, channels).
+    """Count the values of each channel of a uint8 image (height, width, channels).
 
     Returns:
         int64, (channels, 256).
@@ -81,10 +78,7 @@ def histograms(image: Array) -> Array:
 
 
 def equalization_tables(counts: Array) -> Array:
-    """Return the tables that distribute values evenly, as OpenCV's equalizeHist does.
-
-    Args:
-        counts: (channels, 256).
+    """Return tables that distribute values of counts (channels, 256) evenly, as OpenCV's equalizeHist does.
 
     Returns:
         uint8, (channels, 256). A channel of one value keeps it.
@@ -100,10 +94,7 @@ def equalization_tables(counts: Array) -> Array:
 
 
 def auto_contrast_tables(counts: Array) -> Array:
-    """Return the tables that stretch each channel to 0 to 255.
-
-    Args:
-        counts: (channels, 256).
+    """Return tables that stretch each channel, with counts (channels, 256), to 0 to 255.
 
     Returns:
         uint8, (channels, 256). A channel of one value keeps it.
@@ -118,11 +109,9 @@ def auto_contrast_tables(counts: Array) -> Array:
 
 
 def contrast_tables(counts: Array, contrast: float) -> Array:
-    """Return the table that scales the distance of values from the image's mean brightness.
+    """Return the table that scales the distance of values from the image's mean brightness by a factor.
 
-    Args:
-        counts: (channels, 256), of three channels (red, green, blue) or one channel.
-        contrast: factor of the distance.
+    The counts, (channels, 256), are of three channels (red, green, blue) or one channel.
 
     Returns:
         uint8, (256,).

@@ -21,13 +21,7 @@ _BYTES = np.arange(256, dtype=np.float32)
 
 
 def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
-    """Compute ``image * gain + offset``, rounded half away from zero and clamped for integer outputs.
-
-    Args:
-        image: array of any shape and numeric dtype.
-        gain: factor.
-        offset: summand.
-        out: output array, of the same shape.
+    """Compute ``image * gain + offset`` to `out`, rounded half away from zero and clamped for integer outputs.
 
     Returns:
         `out`.

@@ -71,10 +71,7 @@ TITLES = ", ".join(each.title for each in FORMATS)
 
 
 def peek(encoded: Encoded) -> ImageInfo:
-    """Read the header of an encoded image.
-
-    Args:
-        encoded: 1-D uint8 array or bytes.
+    """Read the header of an encoded image, 1-D uint8 or bytes.
 
     Raises:
         DecodeError: the data is empty, its format is unknown, or its header is damaged.

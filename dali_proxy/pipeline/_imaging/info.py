@@ -101,11 +101,7 @@ def as_bytes(encoded: Encoded) -> memoryview:
 
 
 def open_image(view: memoryview, known: str = "") -> Image.Image:
-    """Open an encoded image with pillow, which reads only the header.
-
-    Args:
-        view: the image.
-        known: titles of the known formats, for the error.
+    """Open an encoded image with pillow, which reads only the header. The error lists the `known` formats.
 
     Raises:
         DecodeError: the format is unknown, or would run another program, or the header is damaged.

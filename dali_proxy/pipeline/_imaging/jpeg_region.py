@@ -23,11 +23,9 @@ Region = tuple[int, int, int, int]
 
 
 def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
-    """Decode a window of a JPEG to RGB.
+    """Decode a window (y0, x0, height, width) of a JPEG to RGB.
 
-    Args:
-        encoded: the file.
-        region: (y0, x0, height, width), inside the image, whose EXIF orientation isn't applied.
+    The window is inside the image, whose EXIF orientation isn't applied.
 
     Returns:
         The pixels; None if the whole image must be decoded: see `decode_regions`.

@@ -23,10 +23,7 @@ _FILTERED = (np.uint8, np.uint16, np.int16, np.float32)
 
 @lru_cache(maxsize=64)
 def derivative_window(size: int) -> Array:
-    """Return the weights of a second derivative.
-
-    Args:
-        size: odd number of weights, 3 to 31.
+    """Return the weights of a second derivative, an odd number from 3 to 31.
 
     Example:
         >>> derivative_window(3)
@@ -37,10 +34,7 @@ def derivative_window(size: int) -> Array:
 
 @lru_cache(maxsize=64)
 def smoothing_window(size: int) -> Array:
-    """Return the binomial weights of a smoothing filter, which aren't normalized.
-
-    Args:
-        size: odd number of weights, 1 to 31.
+    """Return the binomial weights of a smoothing filter, an odd number from 1 to 31, which aren't normalized.
 
     Example:
         >>> smoothing_window(3)

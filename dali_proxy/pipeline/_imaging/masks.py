@@ -18,12 +18,7 @@ _FARTHEST = 1e9
 
 
 def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
-    """Return the mask of the pixels inside a polygon, equal to that of the COCO API (Lin et al.).
-
-    Args:
-        points: alternating x and y of the vertices.
-        height: height of the image.
-        width: width of the image.
+    """Return the mask of the pixels inside a polygon of alternating x and y, as the COCO API does (Lin et al.).
 
     Returns:
         bool, (height, width).

@@ -17,14 +17,7 @@ CERTAIN = 2.0**53
 
 
 def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, stddev: float, out: Array) -> Array:
-    """Add normally distributed noise to each value; integers are rounded and clamped.
-
-    Args:
-        image: array of any shape and numeric dtype.
-        generator: random generator that draws the noise.
-        mean: mean of the noise.
-        stddev: standard deviation of the noise.
-        out: output array, of the same shape.
+    """Add normally distributed noise to each value of an image of any dtype; integers are rounded and clamped.
 
     Returns:
         `out`.
@@ -44,11 +37,7 @@ def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, st
 def shot_noise(image: Array, generator: np.random.Generator, factor: float, out: Array) -> Array:
     """Replace each value by a draw from a Poisson distribution with that mean, in steps of a factor.
 
-    Args:
-        image: array of any shape and numeric dtype; with a positive factor, negative values become 0.
-        generator: random generator that draws the noise.
-        factor: contribution of one event; 0 keeps the values.
-        out: output array, of the same shape; integers are rounded and clamped.
+    Negative values become 0, and integers are rounded and clamped. The factor 0 keeps the values.
 
     Returns:
         `out`.

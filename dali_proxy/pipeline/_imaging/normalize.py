@@ -85,13 +85,7 @@ def crop_mirror_normalize(
 
 
 def scale_numbers(array: Array, out: Array, gain: float, offset: float) -> bool:
-    """Compute ``array * gain + offset`` in one pass over small numbers, if the compiled loop exists.
-
-    Args:
-        array: array of any shape.
-        out: output array: float32, of the same shape.
-        gain: factor.
-        offset: summand.
+    """Compute ``array * gain + offset`` in one pass over small numbers to float32, if the compiled loop exists.
 
     Returns:
         Whether `out` was computed: False for other dtypes, for non-contiguous arrays, and without the loop.

@@ -156,14 +156,7 @@ def sum_trailing(array: Array, axes: Sequence[int], mean: Array | None, *, squar
 
 
 def standardize_rows(array: Array, mean: Array, factor: Array, out: Array) -> None:
-    """Compute ``(array - mean) * factor`` in float32.
-
-    Args:
-        array: array of any shape and dtype.
-        mean: array that broadcasts to `array`.
-        factor: array that broadcasts to `array`.
-        out: output array: float32, of the shape of `array`.
-    """
+    """Compute ``(array - mean) * factor`` in float32; mean and factor broadcast to the array."""
     values = mean if mean.size > 1 else factor
     first = max((axis for axis, extent in enumerate(values.shape) if extent != 1), default=-1) + 1
     by_row = values.shape[:first] == array.shape[:first] and values.ndim in (0, array.ndim)

@@ -69,9 +69,7 @@ def nearest_at(image: Array, positions: Sequence[Array], fill: float | None) -> 
 def nearest_pixels(positions: Sequence[Array], out: Array) -> Array:
     """Return the columns and rows of the pixels that contain positions along y and x, for `copy_nearest`.
 
-    Args:
-        positions: positions along each axis, arrays that broadcast to the size of the result.
-        out: output array, int16 (height, width, 2).
+    The positions broadcast to the size of the result, `out`, int16 (height, width, 2).
 
     Returns:
         `out`.

@@ -22,10 +22,7 @@ _local = threading.local()
 def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array that is valid until this thread asks for the same name again.
 
-    Args:
-        name: purpose of the buffer; different names never share memory.
-        shape: shape of the array.
-        dtype: element type of the array.
+    Arrays of different names never share memory.
     """
     item = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
     size = math.prod(shape) * item.itemsize

@@ -33,11 +33,7 @@ _FLOATS = 3  # sample format
 
 
 def is_banded(tags: Mapping[int, int]) -> bool:
-    """Return whether a TIFF has bands that are neither gray with alpha nor colors with alpha.
-
-    Args:
-        tags: the tags, as `tiff_tags` returns them.
-    """
+    """Return whether a TIFF with `tiff_tags` has bands that are neither gray with alpha nor colors with alpha."""
     samples, extra = tags.get(TiffTag.SAMPLES, 1), tags.get(TiffTag.EXTRA_SAMPLES)
     wide = tags.get(TiffTag.BITS, 1) > 8
     if tags.get(TiffTag.PHOTOMETRIC) == _GRAY:
@@ -49,11 +45,7 @@ def is_banded(tags: Mapping[int, int]) -> bool:
 
 
 def decode_bands(view: memoryview, tags: Mapping[int, int]) -> Array:
-    """Return the stored values of a TIFF, (height, width, bands) of uint8, uint16 or float32.
-
-    Args:
-        view: the file.
-        tags: its tags, as `tiff_tags` returns them.
+    """Return the stored values of a TIFF with `tiff_tags`, (height, width, bands) of uint8, uint16 or float32.
 
     Raises:
         DecodeError: the layout isn't supported, or the file is damaged.

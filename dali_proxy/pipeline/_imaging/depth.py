@@ -37,7 +37,7 @@ def rescale(pixels: Array, dtype: npt.DTypeLike, *, ycbcr: bool = False) -> Arra
 
     Example:
         >>> rescale(np.array([[[51]]], np.uint8), np.float32).item()
-        0.20000000298023224
+        0.20000001788139343
     """
     target = np.dtype(dtype)
     if ycbcr and pixels.dtype == target == np.uint8:

@@ -70,7 +70,7 @@ def laplacian(image: Array, derivatives: Sequence[tuple[Sequence[Array], float]]
     Example:
         >>> image = np.array([[0], [0], [1], [0]], np.float32)
         >>> laplacian(image, [([derivative_window(3)], 2.0)], np.empty_like(image)).ravel()
-        array([ 0.,  2., -4.,  2.], dtype=float32)
+        array([ 0.,  2., -4.,  4.], dtype=float32)
     """
     if not out.size:
         return out

@@ -108,5 +108,4 @@ def _linear(linear: Array) -> Array:
 
 
 def _with_offset(linear: Array, offset: Array) -> Array:
-    result: Array = np.concatenate([linear, offset[..., None]], axis=-1)
-    return result
+    return np.concatenate([linear, offset[..., None]], axis=-1)

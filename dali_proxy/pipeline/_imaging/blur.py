@@ -35,7 +35,7 @@ def gaussian_window(sigma: float, size: int) -> Array:
 
     Example:
         >>> gaussian_window(0.0, 3)
-        array([0.23899426, 0.52201146, 0.23899426], dtype=float32)
+        array([0.23899427, 0.52201146, 0.23899427], dtype=float32)
     """
     windows = GaussianWindows.from_arguments(np.array([[sigma]]), np.array([[size]]))
     if windows.errors:
@@ -107,8 +107,7 @@ def _normalized(values: Array, radii: Array) -> Array:
         return weights
     values = values * (np.abs(np.arange(values.shape[-1]) - values.shape[-1] // 2) <= radii[..., None])
     # A running sum has the same bits whatever the number of zeros around a window.
-    normalized: Array = (values / values.cumsum(axis=-1)[..., -1:]).astype(np.float32)
-    return normalized
+    return (values / values.cumsum(axis=-1)[..., -1:]).astype(np.float32)
 
 
 def _error(sigma: float, size: int) -> ValueError:

@@ -125,5 +125,4 @@ def contrast_tables(counts: Array, contrast: float) -> Array:
     center = np.float32(means @ _LUMA if len(means) == 3 else means[0])
     factor = np.float32(contrast)
     scaled = _VALUES.astype(np.float32) * factor + (center - center * factor)
-    result: Array = np.floor(np.clip(scaled, 0, 255) + np.float32(0.5)).astype(np.uint8)
-    return result
+    return np.floor(np.clip(scaled, 0, 255) + np.float32(0.5)).astype(np.uint8)

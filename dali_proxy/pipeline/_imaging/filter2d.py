@@ -121,8 +121,7 @@ def _filtered(image: Array, window: Array, anchor: tuple[int, int], kind: int, o
     ]
     if len(filtered) == 1:
         return np.asarray(filtered[0]).reshape(*filtered[0].shape[:2], -1)
-    stacked: Array = np.concatenate([chunk.reshape(*chunk.shape[:2], -1) for chunk in filtered], axis=2)
-    return stacked
+    return np.concatenate([chunk.reshape(*chunk.shape[:2], -1) for chunk in filtered], axis=2)
 
 
 def _assign(filtered: Array, out: Array) -> Array:

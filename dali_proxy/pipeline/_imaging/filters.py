@@ -165,5 +165,4 @@ def nearest_indices(extent: int, size: int, low: float, high: float, accumulate:
         centers = np.cumsum(steps, dtype=np.float32)
     else:
         centers = begin + (np.arange(size, dtype=np.float32) + np.float32(0.5)) * scale
-    indices: npt.NDArray[np.intp] = np.clip(np.floor(centers) + base, 0, extent - 1).astype(np.intp)
-    return indices
+    return np.clip(np.floor(centers) + base, 0, extent - 1).astype(np.intp)

@@ -70,5 +70,4 @@ def _is_loaded() -> bool:
     folder = os.fsencode(Path(found.origin).parent)
     if b":" in folder:  # it separates the folders of extensions
         return False
-    loaded: bool = compiled.load_jpeg_decoder(folder + b"/libnvimgcodec.so.0", folder + b"/extensions")
-    return loaded
+    return compiled.load_jpeg_decoder(folder + b"/libnvimgcodec.so.0", folder + b"/extensions")

@@ -50,8 +50,7 @@ def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
     inside = (np.floor(x) == x) & (x >= 0) & (x <= width - 1)
     crossings = (x[inside] * height + y[inside]).astype(np.int64)
     counts = np.bincount(crossings, minlength=height * width + 1)[: height * width]
-    mask: Array = (np.cumsum(counts) % 2 == 1).reshape(width, height).T
-    return mask
+    return (np.cumsum(counts) % 2 == 1).reshape(width, height).T
 
 
 def _line(start: list[int], end: list[int]) -> tuple[Array, Array]:
@@ -83,8 +82,7 @@ def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
     if sum(counts) != height * width:
         raise ValueError(f"the runs have {sum(counts)} pixels, but the image has {height * width}")
     flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
-    mask: Array = flat.reshape(width, height).T
-    return mask
+    return flat.reshape(width, height).T
 
 
 def runs_of_text(text: str) -> list[int]:

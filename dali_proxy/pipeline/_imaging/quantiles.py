@@ -79,15 +79,13 @@ def _log(x: Array) -> Array:
     w = z * z
     series = z * _polynomial(_LOG_ODD, w) + w * _polynomial(_LOG_EVEN, w)
     half_square = 0.5 * f * f
-    result: Array = k * 6.93147180369123816490e-01 - (
+    return k * 6.93147180369123816490e-01 - (
         (half_square - (s * (half_square + series) + k * 1.90821492927058770002e-10)) - f
     )
-    return result
 
 
 def _quotient(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:
-    result: Array = _polynomial(coefficients[0], x) / _polynomial(coefficients[1], x)
-    return result
+    return _polynomial(coefficients[0], x) / _polynomial(coefficients[1], x)
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:

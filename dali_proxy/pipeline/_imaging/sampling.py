@@ -150,10 +150,8 @@ def _pick(image: Array, index: Sequence[Array], fill: float | None) -> Array:
 def outside(image: Array, index: Sequence[Array]) -> Array:
     """Return the mask of the indices outside the image."""
     pairs = zip(index, image.shape[:-1], strict=True)
-    found: Array = np.logical_or.reduce([(positions < 0) | (positions >= extent) for positions, extent in pairs])
-    return found
+    return np.logical_or.reduce([(positions < 0) | (positions >= extent) for positions, extent in pairs])
 
 
 def _whole(positions: Array) -> Array:
-    found: Array = np.clip(np.floor(positions), -(2**31), 2**31).astype(np.intp)
-    return found
+    return np.clip(np.floor(positions), -(2**31), 2**31).astype(np.intp)

@@ -33,5 +33,4 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     if buffer is None or buffer.nbytes < size:
         # A quarter more than requested, so that slowly growing images don't cause an allocation every time.
         buffer = buffers[name] = np.zeros(min(size + size // 4, KEPT_BYTES), np.uint8)
-    array: npt.NDArray[Any] = np.ndarray(shape, item, buffer)  # three times as fast as slicing, view and reshape
-    return array
+    return np.ndarray(shape, item, buffer)  # three times as fast as slicing, view and reshape

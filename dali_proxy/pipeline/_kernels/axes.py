@@ -127,5 +127,4 @@ def keeps_rows(y: npt.NDArray[Any], x: npt.NDArray[Any], channels: int) -> npt.N
     nbytes = 2 * _RECTANGLE + rows * TILE_WIDTH * channels * number
     for axis, positions in ((y, LINES), (x, TILE_WIDTH)):
         nbytes += positions * (_SPAN + number * (2 * axis["radius"] + 2))
-    kept: npt.NDArray[np.bool_] = (2 * y["radius"] > scale) & (nbytes <= SHARED_BYTES)
-    return kept
+    return (2 * y["radius"] > scale) & (nbytes <= SHARED_BYTES)

@@ -65,8 +65,7 @@ class CountedMap:
 
     def tables(self, scratch: int) -> npt.NDArray[np.int64]:
         """Return the addresses of the tables of each image, (N,): (channels, 256) bytes."""
-        addresses: npt.NDArray[np.int64] = scratch + self._words * 4 * _COPIES + self._begins
-        return addresses
+        return scratch + self._words * 4 * _COPIES + self._begins
 
     def launches(self, scratch: int) -> list[Launch]:
         """Return the launches in order; `scratch` is the address of device memory of `scratch_bytes`."""

@@ -18,14 +18,12 @@ def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 def as_rows(data: npt.NDArray[np.uint8], kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return contiguous bytes, (N, size of a row), as rows."""
-    rows: npt.NDArray[Any] = np.ndarray(len(data), kind, data)
-    return rows
+    return np.ndarray(len(data), kind, data)
 
 
 def zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return structs of zeros, (count,), in an eighth of the time of NumPy's function."""
-    rows: npt.NDArray[Any] = np.ndarray(count, kind, bytearray(count * kind.itemsize))
-    return rows
+    return np.ndarray(count, kind, bytearray(count * kind.itemsize))
 
 
 def copied(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

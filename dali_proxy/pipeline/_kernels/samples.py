@@ -133,8 +133,7 @@ class Samples:
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Number of bytes of each sample's elements, (N,)."""
-        sizes: npt.NDArray[np.int64] = np.multiply.reduce(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
-        return sizes
+        return np.multiply.reduce(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -187,8 +186,7 @@ class Samples:
         self, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], axes: Sequence[int]
     ) -> npt.NDArray[np.int64]:
         """Return the distances in bytes of `positions` from the begins of their samples, (M,)."""
-        offsets: npt.NDArray[np.int64] = (positions * self.strides[owners[:, None], axes]).sum(axis=1)
-        return offsets
+        return (positions * self.strides[owners[:, None], axes]).sum(axis=1)
 
     def parts(self, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], axes: Sequence[int]) -> Samples:
         """Return the parts of samples at `positions`, without these axes."""

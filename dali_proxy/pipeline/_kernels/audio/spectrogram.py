@@ -101,5 +101,4 @@ def _factors(length: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _roots(size: int) -> npt.NDArray[np.complex64]:
-    roots: npt.NDArray[np.complex64] = np.exp(-2j * np.pi * np.arange(size) / size).astype(np.complex64)
-    return roots
+    return np.exp(-2j * np.pi * np.arange(size) / size).astype(np.complex64)

@@ -31,8 +31,7 @@ class Full(Filled):
         return to_numpy_type(inputs[0].dtype)
 
     def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
-        values: TensorListCPU = inputs[0]
-        return values
+        return inputs[0]
 
 
 @implements(FULL_LIKE, "cpu")
@@ -40,5 +39,4 @@ class FullLike(FilledLike):
     """Fills samples with the values of the second input."""
 
     def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
-        values: TensorListCPU = inputs[1]
-        return values
+        return inputs[1]

@@ -67,8 +67,7 @@ class Windows:
     @cached_property
     def counts(self) -> Array:
         """Number of boxes that each window keeps, (N,)."""
-        counts: Array = np.count_nonzero(self.kept, axis=1)
-        return counts
+        return np.count_nonzero(self.kept, axis=1)
 
     def move(self, boxes: Array) -> Array:
         """Return the boxes that are kept, relative to their windows and cut off at the edges, (sum of counts, 2 D).
@@ -263,8 +262,7 @@ class BoxWindows:
             result[..., first] = np.maximum(result[..., first], result[..., second] * least * scale)
             result[..., second] = np.maximum(result[..., second], result[..., first] / (most * scale))
         largest = result.max(axis=-1, keepdims=True)
-        fitting: Array = np.where(largest > 1, result / largest, result)
-        return fitting
+        return np.where(largest > 1, result / largest, result)
 
     def _overlaps(self, boxes: Array, present: Array, anchors: Array, shapes: Array) -> tuple[Array, Array]:
         """Return the decisive overlap of each window, (N, K), and a mask of the boxes that it keeps, (N, K, M)."""

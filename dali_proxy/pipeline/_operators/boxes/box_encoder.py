@@ -113,13 +113,11 @@ class _Anchors:
 
 def _to_centers(corners: Array) -> Array:
     low, high = corners[:, :2], corners[:, 2:]
-    centers: Array = np.concatenate([(low + high) / np.float32(2), high - low], axis=1)
-    return centers
+    return np.concatenate([(low + high) / np.float32(2), high - low], axis=1)
 
 
 def _areas(corners: Array) -> Array:
-    areas: Array = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
-    return areas
+    return (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
 
 
 def _checked(boxes: Array, labels: Array) -> tuple[Array, Array]:
@@ -175,8 +173,7 @@ class BoxEncoderCpu(BatchOperator):
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = (boxes[:, :2] - anchors[:, :2]) / anchors[:, 2:]
             grown = np.log(boxes[:, 2:] / anchors[:, 2:])
-        result: Array = (np.concatenate([moved, grown], axis=1) - self._anchors.means) / self._anchors.stds
-        return result
+        return (np.concatenate([moved, grown], axis=1) - self._anchors.means) / self._anchors.stds
 
 
 @implements(BOX_ENCODER, "gpu")

@@ -80,9 +80,7 @@ class _Transforms(LinearMaps):
     def _matrices(name: str, rows: Array, columns: int) -> Array:
         length = rows.shape[1]
         if length == 1:
-            diagonals: Array = rows[:, :, None] * np.eye(columns, dtype=np.float32)
-            return diagonals
+            return rows[:, :, None] * np.eye(columns, dtype=np.float32)
         if not length or length % columns:
             raise ArgumentValueError(f"argument {name!r} of {length} values isn't a matrix of {columns} columns")
-        matrices: Array = rows.reshape(len(rows), -1, columns)
-        return matrices
+        return rows.reshape(len(rows), -1, columns)

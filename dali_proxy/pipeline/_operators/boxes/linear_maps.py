@@ -184,8 +184,7 @@ def _mapped(maps: LinearMaps, data: Array, points: Array, linear: LinearMap, dty
     mapped = points.astype(np.float32, copy=False) @ matrix.swapaxes(-1, -2)
     for coordinate in range(mapped.shape[-1]):  # a tenth of the time of broadcasting along the short last axis
         mapped[..., coordinate] += offset[..., coordinate]
-    result: Array = convert(mapped, dtype).reshape(data.shape if maps.keeps_shape else mapped.shape)
-    return result
+    return convert(mapped, dtype).reshape(data.shape if maps.keeps_shape else mapped.shape)
 
 
 class LinearMapsGpu(PixelOperator):

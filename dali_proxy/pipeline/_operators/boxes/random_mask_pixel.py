@@ -75,8 +75,7 @@ def _exceeds(mask: Array, threshold: float) -> Array:
     if mask.dtype.kind in "iu" and math.isfinite(threshold):
         limits = np.iinfo(mask.dtype)
         if limits.min <= math.floor(threshold) <= limits.max:
-            exceeds: Array = mask > mask.dtype.type(math.floor(threshold))
-            return exceeds
+            return mask > mask.dtype.type(math.floor(threshold))
     return np.asarray(mask > np.float64(threshold))
 
 

@@ -228,8 +228,7 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         weights = np.ones(len(chosen)) if state.weights is None else state.weights[sample]
         chosen, weights = chosen[weights > 0], weights[weights > 0]
         times = -np.log1p(-generator.random(len(chosen))) / weights  # the first of independent events
-        result: list[int] = chosen[np.argsort(times)].tolist()
-        return result
+        return chosen[np.argsort(times)].tolist()
 
 
 def _distinct(labels: Array) -> list[int]:
@@ -238,6 +237,6 @@ def _distinct(labels: Array) -> list[int]:
         return []
     low = int(labels.min())
     if int(labels.max()) - low > labels.size:  # a count of each value would need more memory than the labels
-        return np.unique(labels).astype(np.int64).tolist()  # type: ignore[no-any-return]
+        return np.unique(labels).astype(np.int64).tolist()
     counts = np.bincount(labels.reshape(-1).astype(np.int64) - low)
-    return (np.flatnonzero(counts) + low).tolist()  # type: ignore[no-any-return]
+    return (np.flatnonzero(counts) + low).tolist()

@@ -102,10 +102,7 @@ class VideoSelections:
     def frames(self, sample: int, clip: Clip) -> list[int]:
         """Return the frame numbers of a sample. The number `FILL` stands for a frame of the colour `fill_value`."""
         selection, count = self.selections[sample], len(clip.index)
-        numbers: list[int] = pad_frames(
-            selection.numbers(count), count, self.pad_mode, shorten=selection.frames is None
-        ).tolist()
-        return numbers
+        return pad_frames(selection.numbers(count), count, self.pad_mode, shorten=selection.frames is None).tolist()
 
 
 def check_fill(node: GraphNode) -> Sequence[int]:
@@ -137,8 +134,7 @@ class VideoDecoder(SampleOperator[VideoSelections]):
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         clip = Clip(flat_bytes(inputs[0]), ranges=True)
         target = target_for(clip, RGB, None)
-        frames: Array = read_frames(clip, state.frames(sample, clip), target, self._decoders, self._fill)
-        return frames
+        return read_frames(clip, state.frames(sample, clip), target, self._decoders, self._fill)
 
     def close(self) -> None:
         """Close the decoders. The executor calls this after the last batch."""

@@ -212,8 +212,7 @@ def _merge_trailing(array: Array, begin: list[int], end: list[int]) -> Array:
     merged: Array = array.reshape(*array.shape[: ndim - 1], -1)
     outer = map(slice, begin[: ndim - 1], end[: ndim - 1])
     inside = (*outer, slice(begin[ndim - 1] * inner, end[ndim - 1] * inner))
-    region: Array = merged[inside]
-    return region
+    return merged[inside]
 
 
 @implements(ERASE, "gpu")

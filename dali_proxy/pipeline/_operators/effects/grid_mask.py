@@ -69,8 +69,7 @@ class _Grids:
         down = (x * sine - shift_y) / tile + y * cosine / tile
         across -= np.floor(across)
         down -= np.floor(down)
-        result: Array = (across < ratio) & (down < ratio)
-        return result
+        return (across < ratio) & (down < ratio)
 
 
 @implements(GRID_MASK, "cpu")

@@ -83,8 +83,7 @@ def _median(image: Array, width: int, height: int) -> Array:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(0, 1))
     values = windows.reshape(*image.shape, height * width)
     middle = height * width // 2
-    median: Array = np.partition(values, middle, axis=-1)[..., middle]
-    return median
+    return np.partition(values, middle, axis=-1)[..., middle]
 
 
 @implements(MEDIAN_BLUR, "gpu")

@@ -438,8 +438,7 @@ def _table(node: GraphNode, values: Array, channels: int) -> Array:
     rows = values[:1] if constant else values
     for_channels(rows[0], channels)
     rows = rows if rows.shape[1] == 1 else rows[:, :channels]
-    result: Array = rows[0] if constant else rows
-    return result
+    return rows[0] if constant else rows
 
 
 def _of_channels(values: Array, owners: Array, channels: Array) -> Array:

@@ -95,8 +95,7 @@ class _State:
 def _moved(node: GraphNode, batch: Batch) -> Array:
     """Return whether to move the pixels of each sample, (N,)."""
     mask = batch.arguments(node).scalars("mask", np.int64)
-    moved: Array = mask != 0
-    return moved
+    return mask != 0
 
 
 def _takes_nearest(node: GraphNode) -> bool:

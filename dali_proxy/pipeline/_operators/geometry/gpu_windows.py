@@ -129,8 +129,7 @@ def _lie_inside(starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], s
     """Return whether no window exceeds its sample."""
     if compiled is None:
         return not ((starts < 0) | (starts + extents > shapes)).any()
-    inside: bool = compiled.lie_inside(*[np.ascontiguousarray(each) for each in (starts, extents, shapes)])
-    return inside
+    return compiled.lie_inside(*[np.ascontiguousarray(each) for each in (starts, extents, shapes)])
 
 
 def _repeated(

@@ -131,8 +131,7 @@ class _Regions:
                 return None
             scaled = fractions * np.array(extents, np.float32).reshape(-1, 2)
             values = (np.ceil(scaled) if name == "shapes" else np.floor(scaled)).astype(np.int64)
-        pairs: list[_Pair] = values.tolist()
-        return pairs
+        return values.tolist()
 
     def keys(self, size: int) -> Sequence[tuple[Any, ...]]:
         """Return a key for each sample of a batch, which is the same for samples with the same constants."""

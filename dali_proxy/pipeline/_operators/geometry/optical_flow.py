@@ -130,8 +130,7 @@ def _means(flow: Array, grid: int) -> Array:
     height, width, _ = flow.shape
     padded = np.pad(flow, ((0, -height % grid), (0, -width % grid), (0, 0)), mode="edge")
     cells = padded.reshape(padded.shape[0] // grid, grid, padded.shape[1] // grid, grid, 2)
-    means: Array = cells.mean(axis=(1, 3))
-    return means
+    return cells.mean(axis=(1, 3))
 
 
 def _enlarged(hints: Array, grid: int, frames: Sequence[int]) -> Array:

@@ -66,8 +66,7 @@ def rotated_size(rotations: Array, spatial: Sequence[int]) -> tuple[int, ...]:
 def rotated_sizes(rotations: Array, spatial: Array) -> Array:
     """Return `rotated_size` of each rotation alone, (N, n), given the extents of each source, (N, n)."""
     sizes, odd = _canvases(rotations, spatial)
-    canvases: Array = sizes + (sizes - odd) % 2
-    return canvases
+    return sizes + (sizes - odd) % 2
 
 
 def _canvases(rotations: Array, spatial: Array) -> tuple[Array, Array]:
@@ -134,5 +133,4 @@ class _Rotations(Warps):
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         linear = self._linear[sample]
         offset = np.array(spatial[::-1]) / 2 - linear @ (np.array(size[::-1]) / 2)
-        rotation: Array = np.concatenate([linear, offset[:, None]], axis=1)
-        return rotation
+        return np.concatenate([linear, offset[:, None]], axis=1)

@@ -187,8 +187,7 @@ def _fill(node: GraphNode, channels: int, dtype: np.dtype[Any]) -> list[float]:
     values = np.array(node.argument("fill_value") or (0,), np.float32)
     if len(values) not in (1, channels):
         raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, but has {len(values)}")
-    fill: list[float] = np.resize(convert(values, dtype), channels).tolist()
-    return fill
+    return np.resize(convert(values, dtype), channels).tolist()
 
 
 @dataclass(frozen=True)

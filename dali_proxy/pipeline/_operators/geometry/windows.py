@@ -180,16 +180,14 @@ def cut(
 
 def _reflect_1001(index: Array, extent: int) -> Array:
     index = index % (2 * extent)
-    reflected: Array = np.minimum(index, 2 * extent - 1 - index)
-    return reflected
+    return np.minimum(index, 2 * extent - 1 - index)
 
 
 def _reflect_101(index: Array, extent: int) -> Array:
     if extent == 1:
         return np.zeros_like(index)
     index = index % (2 * extent - 2)
-    reflected: Array = np.minimum(index, 2 * extent - 2 - index)
-    return reflected
+    return np.minimum(index, 2 * extent - 2 - index)
 
 
 #: Functions from positions outside to the elements that they repeat, for an axis of a given extent.

@@ -38,8 +38,7 @@ class ChoiceCpu(DistributionCpu):
     shape_like = 1
 
     def dtype(self, arguments: Arguments, inputs: Sequence[Any]) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = np.asarray(inputs[0].samples[0]).dtype
-        return dtype
+        return np.asarray(inputs[0].samples[0]).dtype
 
     def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
         elements = [_elements(np.asarray(sample)) for sample in inputs[0].samples]

@@ -133,8 +133,7 @@ class DistributionCpu(BatchOperator):
         if len(inputs) > self.shape_like:
             if rows is not None:
                 raise ArgumentValueError('Providing argument "shape" is incompatible with providing a shape-like input')
-            shapes: list[tuple[int, ...]] = inputs[self.shape_like].shape()
-            return shapes
+            return inputs[self.shape_like].shape()
         if rows is None:
             return None
         extents = [row.tolist() for row in (rows if arguments.per_sample("shape") else rows[:1])]
@@ -235,8 +234,7 @@ def _transform(numbers: Array, distribution: Distribution, samples: slice) -> Ar
 
     kind, low, extent = distribution.kind, of_samples(distribution.low), of_samples(distribution.range)
     if kind == Distribution.COIN:
-        flipped: Array = numbers < low
-        return flipped
+        return numbers < low
     if kind == Distribution.LISTED:
         lists = distribution.lists
         chosen = (numbers * of_samples(distribution.lengths)).astype(np.int64)

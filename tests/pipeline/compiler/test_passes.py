@@ -18,7 +18,7 @@ from dali_proxy.pipeline._cuda.packed_launches import PackedLaunches
 from dali_proxy.pipeline._executor import executor
 from dali_proxy.pipeline._graph.selecting import select
 from dali_proxy.pipeline._operators.arrays import copy_to_device
-from dali_proxy.pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
+from dali_proxy.pipeline._operators.arrays.constant import ConstantCpu, ConstantGpu
 from dali_proxy.pipeline._operators.arrays.table_row import TableRow
 from dali_proxy.pipeline._strict import STRICT
 from pipeline import Pipeline, fn
@@ -217,7 +217,7 @@ def test_numbers_and_constants_for_the_gpu_are_created_there(device: str, monkey
 
 def test_constants_are_computed_once(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
-    for kind in (ConstantValueCpu, ConstantValueGpu):
+    for kind in (ConstantCpu, ConstantGpu):
         once = kind.run
         monkeypatch.setattr(kind, "run", lambda *a, once=once: (computed.append(a[0].node.device), once(*a))[1])
     run(

@@ -1,4 +1,4 @@
-"""The base of operators that fill samples with values: `full`, `zeros`, `ones` and their `_like` versions."""
+"""`zeros`, `ones`, `full` and their `_like` versions: samples that are filled with values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator
+from dali_proxy.pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._listing import listed
@@ -20,19 +20,30 @@ from dali_proxy.pipeline.types import INT32, to_numpy_type
 SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", (), per_sample=True)
 LAYOUT = Argument("layout", Kind.LAYOUT, "Layout of the samples.")
 DATA_LIKE = Input("data_like", "Samples whose shape, dtype and layout the output gets.")
+FILL_VALUE = Input("fill_value", "Values that are broadcast to the samples.")
+
+_NUMBERS = {"zeros": 0, "ones": 1}
 
 
-def declare(name: str) -> OperatorSchema:
-    """Register the schema of an operator that returns samples of one number, "zeros" or "ones"."""
+def _declare(name: str) -> OperatorSchema:
     dtype = Argument("dtype", Kind.DTYPE, "Dtype of the samples.", INT32)
     return declare_operator(name, f"Returns samples of {name}.", (), (SHAPE, dtype, LAYOUT))
 
 
-def declare_like(name: str) -> OperatorSchema:
-    """Register the schema of an operator that returns samples of "zeros" or "ones", with the shapes of an input."""
+def _declare_like(name: str) -> OperatorSchema:
     dtype = Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's.")
     doc = f"Returns samples of {name} with the shape, dtype and layout of other samples."
     return declare_operator(f"{name}_like", doc, (DATA_LIKE,), (dtype,))
+
+
+ZEROS, ONES = map(_declare, _NUMBERS)
+ZEROS_LIKE, ONES_LIKE = map(_declare_like, _NUMBERS)
+FULL = declare_operator("full", "Returns samples that are filled with given values.", (FILL_VALUE,), (SHAPE, LAYOUT))
+FULL_LIKE = declare_operator(
+    "full_like",
+    "Returns samples with the shape, dtype and layout of other samples, filled with given values.",
+    (DATA_LIKE, FILL_VALUE),
+)
 
 
 def check_layout(layout: str, ndim: int) -> str:
@@ -48,10 +59,10 @@ def check_layout(layout: str, ndim: int) -> str:
     return layout
 
 
+@implements(ZEROS, "cpu")
+@implements(ONES, "cpu")
 class Filled(BatchOperator):
-    """Fills samples with one number. Subclasses set the number, or override `values`."""
-
-    number = 0
+    """Fills samples with one number."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         rows = batch.arguments(self.node).rows("shape", np.int64)
@@ -64,7 +75,8 @@ class Filled(BatchOperator):
 
     def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
         """Return an array for each sample that broadcasts to it."""
-        return TensorListCPU(np.broadcast_to(np.array(self.number), batch.size))
+        number = _NUMBERS[self.node.operator.removesuffix("_like")]
+        return TensorListCPU(np.broadcast_to(np.array(number), batch.size))
 
     def fill(
         self,
@@ -99,6 +111,8 @@ class Filled(BatchOperator):
         return [output]
 
 
+@implements(ZEROS_LIKE, "cpu")
+@implements(ONES_LIKE, "cpu")
 class FilledLike(Filled):
     """Fills samples with the shape, dtype and layout of an input, whose contents are not read."""
 
@@ -107,6 +121,25 @@ class FilledLike(Filled):
         chosen = self.node.argument("dtype")
         dtype = to_numpy_type(data.dtype if chosen is None else chosen)
         return self.fill(batch, data.shape(), dtype, data.layout(), inputs)
+
+
+@implements(FULL, "cpu")
+class Full(Filled):
+    """Fills samples with the values of an input, in their dtype."""
+
+    def dtype(self, inputs: Sequence[Any]) -> np.dtype[Any]:
+        return to_numpy_type(inputs[0].dtype)
+
+    def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
+        return inputs[0]
+
+
+@implements(FULL_LIKE, "cpu")
+class FullLike(FilledLike):
+    """Fills samples with the values of the second input."""
+
+    def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
+        return inputs[1]
 
 
 def _broadcast(value: Array, shape: tuple[int, ...], leading: int = 0) -> Array:

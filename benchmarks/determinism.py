@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from benchmarks.workload import prepare_images
 from dali_proxy import DALIServer, DataLoader
-from dali_proxy._demo.pipes import training_pipe
+from dali_proxy._new.kinds.classification import augment
 
 
 class Encoded(Dataset[Any]):
@@ -45,8 +45,8 @@ def main() -> None:
     loaders = {}
     servers = []
     for deterministic in seconds:
-        pipe = training_pipe("cpu", batch_size=options.batch_size, num_threads=options.threads, device_id=None, seed=1)
-        server = DALIServer(pipe, deterministic=deterministic)
+        serving = {"batch_size": options.batch_size, "num_threads": options.threads, "device_id": None, "seed": 1}
+        server = DALIServer(augment, deterministic=deterministic, **serving)
         servers.append(server)
         server.start()
         loaders[deterministic] = DataLoader(

@@ -127,7 +127,7 @@ def test_first_pages_and_transforms_have_types(tmp_path: Path) -> None:
 FOLDERS = (".ci", "benchmarks", "dali_proxy", "docs", "examples", "pipeline", "tests")
 
 #: Files of users that documents talk about.
-OF_USERS = {"old.py", "photos.py", "pipeline.py", "script.py", "train.py"}
+OF_USERS = {"old.py", "photos.py", "pipeline.py", "pipes.py", "script.py", "train.py"}
 
 
 def test_modules_that_documents_name_exist() -> None:

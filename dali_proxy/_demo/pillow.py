@@ -6,48 +6,36 @@ import io
 import math
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from PIL import Image
 
-from dali_proxy._demo.pipes import CROP_AREA, CROP_ASPECT_RATIO, IMAGE_SIZE, MEAN, STD
+from dali_proxy._new.kinds.classification import NORMAL, SIZE
+
+_AREA = (0.3, 1.0)
+_ASPECT_RATIO = (3 / 4, 4 / 3)
+_MEAN, _SCALE = np.array(NORMAL["mean"], np.float32), 1 / np.array(NORMAL["std"], np.float32)
 
 
-class PillowAugment:
-    """Decodes, crops, resizes, mirrors and normalises one image in the dataset's worker.
+def pillow_augment(encoded: bytes) -> torch.Tensor:
+    """Decode, crop, resize, mirror and normalise an image as `augment` does, in the dataset's worker.
 
     Its random numbers come from torch's generator, which torch seeds in each worker.
     """
-
-    def __init__(self) -> None:
-        self.mean = np.array(MEAN, np.float32)
-        self.scale = 1 / np.array(STD, np.float32)
-
-    def __call__(self, encoded: npt.NDArray[np.uint8]) -> torch.Tensor:
-        """Return a float32 tensor ``[3, IMAGE_SIZE, IMAGE_SIZE]`` for an encoded image, uint8 ``[bytes]``."""
-        image = Image.open(io.BytesIO(encoded.tobytes())).convert("RGB")
-        image = image.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=random_box(image.size))
-        if torch.rand(()) < 0.5:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        pixels = (np.asarray(image, np.float32) - self.mean) * self.scale
-        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+    image = Image.open(io.BytesIO(encoded)).convert("RGB")
+    image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=random_box(image.size))
+    if torch.rand(()) < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    pixels = (np.asarray(image, np.float32) - _MEAN) * _SCALE
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
 def random_box(size: tuple[int, int], attempts: int = 10) -> tuple[int, int, int, int]:
-    """Choose a crop of random area and aspect ratio, like ``decoders.image_random_crop``.
-
-    Args:
-        size: Width and height of the image.
-        attempts: Number of windows to try before it returns the whole image.
-
-    Returns:
-        Left, top, right and bottom in pixels.
-    """
+    """Return left, top, right and bottom of a crop of random area and aspect ratio, or the whole image if none fits."""
     width, height = size
-    low, high = (math.log(ratio) for ratio in CROP_ASPECT_RATIO)
+    low, high = (math.log(ratio) for ratio in _ASPECT_RATIO)
     for _ in range(attempts):
         area_roll, ratio_roll, x_roll, y_roll = torch.rand(4).tolist()
-        area = width * height * (CROP_AREA[0] + area_roll * (CROP_AREA[1] - CROP_AREA[0]))
+        area = width * height * (_AREA[0] + area_roll * (_AREA[1] - _AREA[0]))
         ratio = math.exp(low + ratio_roll * (high - low))
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 from tqdm import tqdm
 
-Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+from dali_proxy._new.kinds.classification import compute_loss, compute_scores
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,15 @@ class Training:
     loss: float
 
 
-def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quiet: bool = False) -> Training:
-    """Train a network, with a progress bar.
+def train(network: nn.Module, batches: Iterable[Any], *, epochs: int, steps: int, quiet: bool = False) -> Training:
+    """Train a network on its device, with a progress bar in a terminal unless `quiet` is set.
 
     Args:
-        network: Module from images ``[N, 3, H, W]`` to logits. It stays on its device.
+        network: Module from images to logits.
         batches: Yields images and labels; iterated once per epoch.
         epochs: Number of passes over the batches.
         steps: Number of batches in one epoch.
-        quiet: Whether to omit the progress bar; outside of a terminal there is none.
-
-    Returns:
-        The measurements.
+        quiet: Whether to omit the progress bar.
     """
     device = next(network.parameters()).device
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-2)
@@ -53,9 +50,9 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
         for epoch in range(epochs):
             losses = []
             mark = time.perf_counter()
-            for images, labels in batches:
+            for batch in batches:
                 arrived = time.perf_counter()
-                loss = functional.cross_entropy(network(images.to(device)), labels.to(device))
+                loss = compute_loss(network, [each.to(device) for each in batch])
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -64,7 +61,7 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
                 waiting += arrived - mark
                 mark = time.perf_counter()
                 computing += mark - arrived
-                count += len(images)
+                count += len(batch[0])
                 bar.update()
             mean_loss = sum(losses) / max(len(losses), 1)
             bar.set_postfix(epoch=f"{epoch + 1}/{epochs}", loss=f"{mean_loss:.2f}")
@@ -72,13 +69,9 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
 
 
 @torch.no_grad()
-def accuracy(network: nn.Module, batches: Batches) -> float:
+def accuracy(network: nn.Module, batches: Iterable[Any]) -> float:
     """Return the fraction of images that the network classifies correctly, 0 to 1."""
     device = next(network.parameters()).device
     network.eval()
-    right = total = 0
-    for images, labels in batches:
-        guesses = network(images.to(device)).argmax(dim=1).cpu()
-        right += int((guesses == labels.cpu()).sum())
-        total += len(labels)
-    return right / max(total, 1)
+    scores = [compute_scores(network, [each.to(device) for each in batch]) for batch in batches]
+    return torch.cat(scores).float().mean().item()

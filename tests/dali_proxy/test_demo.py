@@ -14,9 +14,8 @@ from PIL import Image
 from dali_proxy._demo import Settings, run_demo
 from dali_proxy._demo.compare import Comparison, EndlessSampler, compare
 from dali_proxy._demo.data import CROP_SIZE, HELD_OUT_BAND, Crops, crop_box, photograph_paths, write_crops
-from dali_proxy._demo.dataset import CropDataset
-from dali_proxy._demo.pillow import PillowAugment
-from dali_proxy._demo.pipes import IMAGE_SIZE
+from dali_proxy._demo.pillow import pillow_augment
+from dali_proxy._new.kinds.classification import SIZE, Samples
 
 CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
 
@@ -55,7 +54,7 @@ def test_demo_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys:
     assert summary.comparison.median_ratio > 0
     with Image.open(picture) as grid:
         assert grid.format == "PNG"
-        assert grid.size == (8 * (IMAGE_SIZE + 4) + 4, 2 * (IMAGE_SIZE + 14 + 4) + 4)
+        assert grid.size == (8 * (SIZE + 4) + 4, 2 * (SIZE + 14 + 4) + 4)
     assert not list(temporary_folder.glob("dali-proxy-demo-*"))
 
     said = capsys.readouterr().out
@@ -123,14 +122,14 @@ def test_seed_decides_the_written_images(tmp_path: Path) -> None:
     again = [path.read_bytes() for path in write_crops(tmp_path / "b", crops)]
     assert len(first) == 6
     assert first == again
-    dataset = CropDataset(tmp_path / "a" / "train", PillowAugment())
+    dataset = Samples(tmp_path / "a" / "train", pillow_augment)
     assert len(dataset) == 4
-    assert [label for _, label in dataset] == [0, 0, 1, 1]
+    assert [dataset[index][1] for index in range(4)] == [0, 0, 1, 1]
 
 
 def test_pillow_equals_the_pipeline(jpeg_folder: Path) -> None:
-    image, _ = CropDataset(jpeg_folder, PillowAugment())[0]
-    assert image.shape == (3, IMAGE_SIZE, IMAGE_SIZE)
+    image, _ = Samples(jpeg_folder, pillow_augment)[0]
+    assert image.shape == (3, SIZE, SIZE)
     assert image.dtype == torch.float32
     assert -3 < image.min() < image.max() < 3
 

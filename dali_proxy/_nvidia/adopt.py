@@ -8,8 +8,6 @@ from dali_proxy.pipeline import Pipeline, fn
 from dali_proxy.pipeline._graph.nodes import apply_operator
 from dali_proxy.pipeline.errors import SerializationError
 
-__all__ = ["adopt", "is_nvidia_pipeline"]
-
 
 def is_nvidia_pipeline(value: Any) -> bool:
     """Return whether an object is a pipeline of NVIDIA's package or of a derived class. This imports nothing."""

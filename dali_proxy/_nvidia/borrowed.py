@@ -9,8 +9,6 @@ from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operators.user_code.nvidia_pipeline import own_tensors
 from dali_proxy.pipeline.errors import PipelineError
 
-__all__ = ["BorrowedPipeline"]
-
 
 class BorrowedPipeline:
     """Provides the methods of `Pipeline` that iterators call.

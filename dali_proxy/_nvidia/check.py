@@ -23,8 +23,6 @@ from dali_proxy.pipeline._declaration.names import class_name
 from dali_proxy.pipeline._declaration.schema import COMMON_ARGUMENTS, RANDOM_STATE, OperatorSchema
 from dali_proxy.pipeline.errors import PipelineError
 
-__all__ = ["Finding", "check_script"]
-
 _UNKNOWN = object()
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _SENTENCES = re.compile(r"(?<=\.) ")

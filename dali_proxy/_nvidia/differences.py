@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ARGUMENTS", "BEHAVIOUR", "DIFFERENCES", "IMPROVEMENTS", "MISSING"]
-
 #: By operator, or by a group of operators. A sentence with names of arguments in backquotes is about calls that pass
 #: one of them (or the value beside it); one with constants is about scripts that use these. ``dali-proxy check`` lists
 #: such sentences, and those that begin with "Results differ". It lists the others with ``--all``.

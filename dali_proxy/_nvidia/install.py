@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from dali_proxy._nvidia.names import ROOT, Stand, children, find
 
-__all__ = ["install_as_nvidia_dali"]
-
 _STARTUP = str(Path(__file__).resolve().parent / "startup")
 
 

@@ -12,18 +12,6 @@ from dali_proxy.pipeline._declaration.names import schema_name
 from dali_proxy.pipeline._graph import DataNode
 from dali_proxy.pipeline.errors import ArgumentTypeError
 
-__all__ = [
-    "all_registered_ops",
-    "discover_ops",
-    "generate_input_desc",
-    "group_inputs",
-    "is_cupy_array",
-    "not_iterable",
-    "op_name",
-    "tensor_subscript",
-    "to_snake_case",
-]
-
 Class = TypeVar("Class", bound=type)
 
 _WORDS = {"BBox": "Bbox", "MXNet": "Mxnet", "TFRecord": "Tfrecord"}

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ROOT", "VERSION", "Stand", "children", "find"]
-
 ROOT = "nvidia.dali"
 VERSION = "2.4.0"
 """The version of DALI whose behaviour this project follows."""

@@ -14,8 +14,6 @@ from dali_proxy.pipeline._optional import optional_package
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError
 from dali_proxy.pipeline.types import DALIDataType, to_numpy_type
 
-__all__ = ["NumbaFunction", "numba_function"]
-
 Array = npt.NDArray[Any]
 
 

@@ -10,8 +10,6 @@ from typing import Literal
 
 from dali_proxy._nvidia.install import install_as_nvidia_dali
 
-__all__ = ["run_script"]
-
 
 def run_script(
     script: str,

@@ -7,8 +7,6 @@ from typing import Any
 
 from dali_proxy.pipeline import types
 
-__all__ = ["CUDAStream", "PipelineAPIType", "TensorLayout", "constant_node"]
-
 _all_types = [
     *(types.BOOL, types.INT8, types.INT16, types.INT32, types.INT64, types.UINT8, types.UINT16, types.UINT32),
     *(types.UINT64, types.FLOAT16, types.FLOAT, types.FLOAT64),

@@ -13,19 +13,6 @@ from dali_proxy.pipeline._graph.nodes import DataNode, apply_operator, as_node, 
 from dali_proxy.pipeline._graph.selecting import merge, select
 from dali_proxy.pipeline.errors import ArgumentValueError, GraphError
 
-__all__ = [
-    "Unusable",
-    "all_of",
-    "any_of",
-    "choose",
-    "compare",
-    "current",
-    "is_unusable",
-    "negate",
-    "run_if",
-    "truth",
-]
-
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,
     "NotEq": operator.ne,

@@ -9,20 +9,6 @@ from typing import Any
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 from dali_proxy.pipeline.types import DALIInterpType
 
-__all__ = [
-    "PARSERS",
-    "InterpolationMode",
-    "Parser",
-    "is_sequence",
-    "optional",
-    "positive",
-    "resize_size",
-    "sigma",
-    "size",
-    "statistics",
-    "value_range",
-]
-
 Parser = Callable[[str, Any], Any]
 
 

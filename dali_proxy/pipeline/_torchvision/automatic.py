@@ -17,8 +17,6 @@ from dali_proxy.pipeline._torchvision.images import Image, ops
 from dali_proxy.pipeline.auto_aug import policies
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["AugMix", "AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide"]
-
 
 class AutoAugmentPolicy(Enum):
     """The policies of `AutoAugment`."""

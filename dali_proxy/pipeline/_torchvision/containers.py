@@ -14,8 +14,6 @@ from dali_proxy.pipeline._torchvision.declaration import Located, Transform
 from dali_proxy.pipeline._torchvision.images import Image, apply, decoded, of_operator, ops
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Compose", "Lambda", "RandomApply", "RandomChoice", "RandomOrder"]
-
 Step = Callable[[Any], Any]
 
 

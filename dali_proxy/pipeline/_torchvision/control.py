@@ -14,8 +14,6 @@ from dali_proxy.pipeline._graph.selecting import select
 from dali_proxy.pipeline._torchvision.images import Image, ops, traced_tensor, unknown, vector
 from dali_proxy.pipeline.errors import ArgumentValueError
 
-__all__ = ["chance", "integers", "switch", "uniform", "uniform_field"]
-
 Step = Callable[..., Image]
 
 

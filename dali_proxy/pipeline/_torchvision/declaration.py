@@ -15,8 +15,6 @@ from dali_proxy.pipeline._graph.location import SourceLocation, at_location
 from dali_proxy.pipeline._torchvision.arguments import PARSERS, Parser
 from dali_proxy.pipeline._torchvision.images import Image, apply
 
-__all__ = ["Located", "Transform", "functional", "transform"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 L = TypeVar("L", bound="Located")
 _DEVICE = inspect.Parameter("device", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="cpu")

@@ -16,8 +16,6 @@ from dali_proxy.pipeline._torchvision.images import Image, ops, vector
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.types import DALIInterpType
 
-__all__ = ["ElasticTransform", "elastic"]
-
 _BILINEAR = InterpolationMode.BILINEAR
 _RAMP = np.array([[[0], [1]], [[0], [1]]], np.float32)
 

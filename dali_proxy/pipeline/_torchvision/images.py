@@ -16,9 +16,6 @@ from dali_proxy.pipeline._dynamic.dtypes import TYPES
 from dali_proxy.pipeline._dynamic.values import Value, tracing
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Image", "apply", "decoded", "is_torch", "of_operator", "ops", "to_pil", "traced_tensor"]
-__all__ += ["unknown", "vector"]
-
 #: Dynamic mode. Its operators are created at run time, so type checkers don't know them.
 ops: Any = dynamic
 

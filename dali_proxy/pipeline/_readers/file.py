@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dali_proxy.pipeline._bulk.paths import PathTable
 from dali_proxy.pipeline._declaration import Argument, Kind, OperatorSchema
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, Setup
 from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from dali_proxy.pipeline._readers.data_reader import reads
-from dali_proxy.pipeline._readers.file_lists import IMAGES, SOUNDS, list_files_of, list_folders, matcher, read_file_list
-from dali_proxy.pipeline._readers.loader import Column, FilesLoader
+from dali_proxy.pipeline._readers.file_lists import IMAGES, SOUNDS, list_files_of, list_folders, matcher
+from dali_proxy.pipeline._readers.listed_files import ListedFilesLoader
+from dali_proxy.pipeline._readers.loader import Column
 from dali_proxy.pipeline.errors import ArgumentValueError, BuildError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
@@ -66,83 +66,71 @@ If a file can't be read, its batch fails; the next batch is read as usual.""",
         outputs=2,
     )
 )
-class FileLoader(FilesLoader):
+class FileLoader(ListedFilesLoader):
     """Loads whole files and their labels."""
 
     outputs = (OutputSpec(dtype=np.dtype(np.uint8)), OutputSpec(shape=(1,), dtype=np.dtype(np.int32)))
 
+    whole = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
+        if (
+            node.argument("labels") is not None
+            and node.argument("files") is None
+            and node.argument("file_list") is None
+        ):
+            raise ArgumentValueError("argument 'labels' needs 'files'")
         super().__init__(node, setup)
-        argument = node.argument
-        if argument("files") is not None and argument("file_list") is not None:
-            raise ArgumentValueError("File paths can be provided through ``files`` or ``file_list`` but not both")
-        if argument("files") is None:
-            if argument("labels") is not None:
-                raise ArgumentValueError("argument 'labels' needs 'files'")
-            if argument("file_list") is None and argument("file_root") is None:
-                raise ArgumentValueError("``file_root`` argument is required when not using ``files`` or ``file_list``")
         for name in ("files", "file_filters", "dir_filters"):
-            if argument(name) == ():
+            if node.argument(name) == ():
                 raise ArgumentValueError(f"argument {name!r} is an empty list")
-        self._root = ""
-        self._paths: list[str] = []  # relative to the root where they aren't absolute
         self._labels = np.empty(0, np.int32)
 
     def open(self) -> int:
-        argument = self.node.argument
-        self._root = argument("file_root") or ""
-        if argument("files") is not None:
-            self._paths = [*argument("files")]
-            labels = argument("labels")
-            if labels is not None and len(labels) != len(self._paths):
-                raise ArgumentValueError(f"Provided {len(labels)} labels for {len(self._paths)} files")
-            self._set_labels(range(len(self._paths)) if labels is None else labels)
-        elif argument("file_list") is not None:
-            self._list_lines(argument("file_list"))
-        else:
-            self._list_tree()
-        self.paths = PathTable.from_paths(self._paths, self._root)
-        return len(self._paths)
+        files, labels = self.node.argument("files"), self.node.argument("labels")
+        if files is not None:
+            if labels is not None and len(labels) != len(files):
+                raise ArgumentValueError(f"Provided {len(labels)} labels for {len(files)} files")
+            self._set_labels(range(len(files)) if labels is None else labels)
+        return super().open()
 
     def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
         return files, self._labels[entries, None]
 
-    def source_info(self, entry: int) -> str:
-        return self._paths[entry]
-
-    def _list_tree(self) -> None:
+    def list_tree(self, root: str) -> list[str]:
         argument = self.node.argument
         case_sensitive = argument("case_sensitive_filter")
-        folders = list_folders(self._root, matcher(argument("dir_filters") or ["*"], case_sensitive))
+        folders = list_folders(root, matcher(argument("dir_filters") or ["*"], case_sensitive))
         fits = matcher(argument("file_filters"), case_sensitive)
-        labels = []
-        for label, (folder, names) in enumerate(zip(folders, list_files_of(self._root, folders, fits), strict=True)):
-            self._paths += [f"{folder}{os.sep}{name}" for name in names]
+        paths, labels = [], []
+        for label, (folder, names) in enumerate(zip(folders, list_files_of(root, folders, fits), strict=True)):
+            paths += [f"{folder}{os.sep}{name}" for name in names]
             labels += [label] * len(names)
         if not labels:
             wanted = ", ".join(argument("file_filters"))
             raise BuildError(
-                f"no files that match {wanted} in the {len(folders)} folders below file_root {self._root!r}"
+                f"no files that match {wanted} in the {len(folders)} folders below file_root {root!r}"
                 if folders
-                else f"no folders below file_root {self._root!r}: it must contain one folder of files per label"
+                else f"no folders below file_root {root!r}: it must contain one folder of files per label"
             )
         self._set_labels(labels)
+        return paths
 
-    def _list_lines(self, path: str) -> None:
-        lines = read_file_list(path)
-        self._root = self._root or os.path.dirname(path)
-        labels = []
+    def parse_lines(self, lines: list[str]) -> list[str]:
+        name = self.node.argument("file_list")
+        paths, labels = [], []
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             found = _LINE.fullmatch(line)
             if found is None:
-                raise BuildError(f"file_list {path!r}, line {number}: expected a path and a label, not {line!r}")
-            self._paths.append(found[1])
+                raise BuildError(f"file_list {name!r}, line {number}: expected a path and a label, not {line!r}")
+            paths.append(found[1])
             labels.append(int(found[2]))
         if not labels:
-            raise BuildError(f"file_list {path!r} names no files")
+            raise BuildError(f"file_list {name!r} names no files")
         self._set_labels(labels)
+        return paths
 
     def _set_labels(self, labels: Sequence[int]) -> None:
         for label in labels:

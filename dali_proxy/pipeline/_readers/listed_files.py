@@ -1,4 +1,4 @@
-"""Readers of files without labels: from a folder, a list, or a text file."""
+"""Readers of files: from a folder, a list, or a text file."""
 
 from __future__ import annotations
 
@@ -55,20 +55,32 @@ class ListedFilesLoader(FilesLoader):
         if argument("files") is not None:
             self._paths = [*argument("files")]
         elif argument("file_list") is not None:
-            self._list_lines(argument("file_list"))
+            lines = read_file_list(argument("file_list"))
+            self._root = self._root or os.path.dirname(argument("file_list"))
+            self._paths = self.parse_lines(lines)
         else:
-            fits = matcher([argument("file_filter")], True)
-            here = "" if is_url(self._root) else f".{os.sep}"
-            self._paths = [f"{here}{name}" for name in list_files(self._root, fits)]
-            folders = list_folders(self._root)
-            for folder, names in zip(folders, list_files_of(self._root, folders, fits), strict=True):
-                self._paths += [f"{folder}{os.sep}{name}" for name in names]
+            self._paths = self.list_tree(self._root)
         if not self._paths:
             raise BuildError(f"no files to read in {argument('file_list') or self._root or 'files'!r}")
-        self.remote = is_url(self._root) or is_url(self._paths[0])
         if self.whole:
             self.paths = PathTable.from_paths(self._paths, self._root)
+        else:
+            self.remote = is_url(self._root) or is_url(self._paths[0])
         return len(self._paths)
+
+    def parse_lines(self, lines: list[str]) -> list[str]:
+        """Return the paths in the lines of a `file_list`."""
+        return [line for line in lines if line.strip()]
+
+    def list_tree(self, root: str) -> list[str]:
+        """Return the paths of the files in a folder and in the folders directly below it."""
+        fits = matcher([self.node.argument("file_filter")], True)
+        here = "" if is_url(root) else f".{os.sep}"
+        names = [f"{here}{name}" for name in list_files(root, fits)]
+        folders = list_folders(root)
+        for folder, inner in zip(folders, list_files_of(root, folders, fits), strict=True):
+            names += [f"{folder}{os.sep}{name}" for name in inner]
+        return names
 
     def path(self, entry: int) -> str:
         """Return the path of a file."""
@@ -76,8 +88,3 @@ class ListedFilesLoader(FilesLoader):
 
     def source_info(self, entry: int) -> str:
         return self._paths[entry]
-
-    def _list_lines(self, path: str) -> None:
-        lines = read_file_list(path)
-        self._root = self._root or os.path.dirname(path)
-        self._paths = [line for line in lines if line.strip()]

@@ -15,12 +15,7 @@ from dali_proxy.pipeline._definition.file_inputs import FileInputs
 
 
 class FileDataset(Dataset[Any]):
-    """Files, each passed to a function.
-
-    Args:
-        files: the files.
-        transform: function of a file's path.
-    """
+    """Files, each passed to a function."""
 
     def __init__(self, files: Sequence[Path], transform: Callable[[Path], Any]) -> None:
         self.files = files
@@ -34,12 +29,7 @@ class FileDataset(Dataset[Any]):
 
 
 class ProxyTransform:
-    """Reads the inputs of a pipeline and passes them to its server.
-
-    Args:
-        reader: reads the inputs.
-        proxy: the server's proxy.
-    """
+    """Reads the inputs of a pipeline and passes them to its server."""
 
     def __init__(self, reader: FileInputs, proxy: Callable[..., Any]) -> None:
         self.reader = reader
@@ -50,12 +40,7 @@ class ProxyTransform:
 
 
 class PillowTransform:
-    """What most scripts do at least: decode by PIL, resize, and convert to float.
-
-    Args:
-        height: height of the result, in pixels.
-        width: width of the result.
-    """
+    """What most scripts do at least: decode by PIL, resize, and convert to float."""
 
     def __init__(self, height: int, width: int) -> None:
         self.height = height

@@ -20,9 +20,6 @@ exit status: 0 for success, 1 for a failure that was reported or if something is
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
-    Args:
-        arguments: Command-line arguments, by default those of this process.
-
     Returns:
         The exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong
         arguments, 130 after Ctrl-C.
@@ -78,11 +75,7 @@ def _discard_unwritable_output() -> None:
 
 
 def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
-    """Return the parser of the command line.
-
-    Args:
-        commands: The subcommands by name.
-    """
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="dali-proxy",
         description="GPU and CPU data loading for PyTorch.",

@@ -26,9 +26,6 @@ class ClusterConsumer:
         pool: the servers.
         on_gpu: for each output of the pipeline, whether to copy it to the GPU.
         copies: copies to the GPU; None without outputs on it.
-
-    Attributes:
-        pool: the servers.
     """
 
     def __init__(self, pool: ServerPool, on_gpu: Sequence[bool], copies: DeviceCopies | None = None) -> None:

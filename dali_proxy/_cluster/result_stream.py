@@ -49,14 +49,7 @@ def is_encrypted() -> bool:
 
 
 class ResultSender:
-    """The side of a server. It accepts one connection, of a client that knows the key.
-
-    Args:
-        host: address to listen on.
-
-    Attributes:
-        address: address for the training process.
-    """
+    """The side of a server. It accepts one connection, of a client that knows the key."""
 
     def __init__(self, host: str) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -67,12 +60,7 @@ class ResultSender:
         threading.Thread(target=self._accept, name=f"{THREAD_PREFIX}accepting", daemon=True).start()
 
     def send(self, number: int, buffers: Sequence[Any]) -> bool:
-        """Send the buffers of a batch. Return False if Ray must carry them: they are small, or there is no connection.
-
-        Args:
-            number: number of the request.
-            buffers: arrays of bytes.
-        """
+        """Send the buffers of a batch. Return False if Ray must: they are small, or there is no connection."""
         connection = self._connection
         if connection is None or sum(buffer.nbytes for buffer in buffers) <= _SMALL:
             return False

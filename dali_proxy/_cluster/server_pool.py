@@ -108,12 +108,6 @@ class PendingBatch:
 class ServerPool:
     """The servers of one `DALIServer` in a Ray cluster. Thread-safe.
 
-    Args:
-        cluster: description of the servers.
-        num_cpus: CPUs of each server.
-        host: pipeline and settings of each server.
-        pin_for: GPU that results are copied to, or None.
-
     Raises:
         ServerDiedError: no server could be started within `start_timeout`.
         BuildError: Ray isn't installed, or the pipeline can't run on the nodes.

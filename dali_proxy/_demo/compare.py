@@ -36,12 +36,7 @@ class Comparison:
 
 
 class EndlessSampler(Sampler[int]):
-    """An endless sequence of random permutations of a dataset's indices.
-
-    Args:
-        length: Number of samples in the dataset.
-        seed: Seed of the permutations.
-    """
+    """An endless sequence of random permutations of a dataset's indices."""
 
     def __init__(self, length: int, seed: int = 0) -> None:
         self.length = length
@@ -61,9 +56,6 @@ def compare(ours: Iterable[Any], plain: Iterable[Any], *, seconds: float, rounds
         plain: See `ours`.
         seconds: Length of one measurement of one loader.
         rounds: Number of pairs to measure.
-
-    Returns:
-        The rates of all rounds.
     """
     streams = (iter(ours), iter(plain))
     rates: tuple[list[float], list[float]] = ([], [])

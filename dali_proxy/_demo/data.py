@@ -59,9 +59,6 @@ class Crops:
 def photograph_paths(count: int) -> dict[str, Path]:
     """Find photographs on this machine, without any network access.
 
-    Args:
-        count: Number of photographs.
-
     Returns:
         The path of each photograph by its name, sorted by name: from ``$DALI_EXTRA_PATH/db/single/jpeg`` if that
         variable is set, else from the installed scikit-image.
@@ -83,9 +80,6 @@ def photograph_paths(count: int) -> dict[str, Path]:
 
 def photographs(count: int) -> dict[str, Callable[[], Image.Image]]:
     """Return functions that read photographs, or that draw images if scikit-image isn't installed.
-
-    Args:
-        count: Number of photographs.
 
     Raises:
         FileNotFoundError: ``$DALI_EXTRA_PATH`` is set, but has too few photographs.

@@ -12,9 +12,6 @@ _SHAPES = 240
 def draw(number: int) -> Image.Image:
     """Return a drawing; each number has other colors and shapes.
 
-    Args:
-        number: number of the drawing, from 0.
-
     Example:
         >>> draw(3).size
         (900, 600)

@@ -30,12 +30,6 @@ LIMITS = {
 def run_demo(settings: Settings | None = None) -> Summary:
     """Run the demo and print its progress.
 
-    Args:
-        settings: Settings; the defaults are those of ``dali-proxy demo``.
-
-    Returns:
-        The figures that it printed.
-
     Raises:
         FileNotFoundError: It found too few photographs, or the folder for the image is missing.
         ValueError: The device's name is unknown, or the device can't be used.

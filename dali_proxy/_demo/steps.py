@@ -23,10 +23,6 @@ class Steps:
     """Training, evaluation, timing and drawing, with the same settings.
 
     The dataset, the pipelines and the network are those of the script that ``dali-proxy new classification`` writes.
-
-    Args:
-        settings: Settings of the demo.
-        device_id: The GPU to use; None for the CPU.
     """
 
     def __init__(self, settings: Settings, device_id: int | None) -> None:

@@ -32,15 +32,7 @@ class Training:
 
 
 def train(network: nn.Module, batches: Iterable[Any], *, epochs: int, steps: int, quiet: bool = False) -> Training:
-    """Train a network on its device, with a progress bar in a terminal unless `quiet` is set.
-
-    Args:
-        network: Module from images to logits.
-        batches: Yields images and labels; iterated once per epoch.
-        epochs: Number of passes over the batches.
-        steps: Number of batches in one epoch.
-        quiet: Whether to omit the progress bar.
-    """
+    """Train a network on its device, with a progress bar in a terminal unless `quiet` is set."""
     device = next(network.parameters()).device
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=epochs * steps)

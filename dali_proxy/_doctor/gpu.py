@@ -87,14 +87,7 @@ def cuda(torch_cuda: str, supports: int | None, cupy: list[int]) -> Check:
 
 
 def gpu_problem(device_id: int = 0) -> str | None:
-    """Return the reason why a GPU can't be used.
-
-    Args:
-        device_id: Number of the GPU.
-
-    Returns:
-        None if it can be used, else the reason in a few words.
-    """
+    """Return in a few words why a GPU can't be used; None if it can."""
     import torch
 
     if not torch.cuda.is_available():

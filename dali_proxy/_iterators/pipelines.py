@@ -20,9 +20,6 @@ Outputs = tuple[Any, ...]
 class Pipelines:
     """Runs pipelines batch by batch, all at the same time, one batch ahead of the caller.
 
-    Args:
-        pipelines: one pipeline, or several with the same batch size.
-
     Raises:
         ArgumentTypeError, FrameworkArgumentError: the argument isn't that.
     """

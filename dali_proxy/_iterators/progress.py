@@ -42,12 +42,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class Flat(Source):
-    """A number of samples that the pipelines return in turns, one batch each: the meaning of ``size=``.
-
-    Attributes:
-        samples: total number of samples.
-        pipelines: number of pipelines.
-    """
+    """A number of samples that the pipelines return in turns, one batch each: the meaning of ``size=``."""
 
     samples: int
     pipelines: int

@@ -24,9 +24,6 @@ _TIMEOUT = 5.0  # seconds
 class MonitorClient:
     """Reads the reports of a server that any process of this user has started. Thread-safe.
 
-    Args:
-        path: path of the server's socket.
-
     Raises:
         ProxyError: no server of this version runs there.
 

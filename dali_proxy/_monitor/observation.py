@@ -102,11 +102,7 @@ class Observation:
 
 
 class Observer:
-    """Observes one server repeatedly. The first observation covers the time since the server's start.
-
-    Args:
-        client: connection to the server.
-    """
+    """Observes one server repeatedly. The first observation covers the time since the server's start."""
 
     def __init__(self, client: MonitorClient) -> None:
         self._client = client

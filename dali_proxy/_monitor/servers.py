@@ -64,10 +64,6 @@ class Servers:
     def request(self, pid: int, subject: str) -> dict[str, Any]:
         """Return a report of a server; see `StatsRequest`.
 
-        Args:
-            pid: ID of the server's process.
-            subject: "graph" or "samples".
-
         Raises:
             ProxyError: there is no such server, or it has no new batch within a few seconds.
         """

@@ -14,12 +14,7 @@ _OPERATORS = 3  # the most expensive ones
 
 
 def render(observations: Sequence[Observation], width: int = 120) -> str:
-    """Return a table of servers, with the advice, the most expensive operators and the last error of each.
-
-    Args:
-        observations: the servers.
-        width: width of the terminal in columns.
-    """
+    """Return a table of servers, with the advice, the most expensive operators and the last error of each."""
     if not observations:
         return "You have no running server. Start one: with DALIServer(pipeline) as server: ..."
     lines = [_COLUMNS]

@@ -20,11 +20,6 @@ FRAMEWORKS = _modules("loops")
 def write_script(path: Path, kind: str, framework: str) -> None:
     """Write a training script.
 
-    Args:
-        path: file to write, which doesn't exist.
-        kind: one of `KINDS`.
-        framework: one of `FRAMEWORKS`.
-
     Raises:
         FileExistsError: the file exists.
     """

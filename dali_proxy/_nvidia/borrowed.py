@@ -14,9 +14,6 @@ class BorrowedPipeline:
     """Provides the methods of `Pipeline` that iterators call.
 
     Its outputs are copies, so they stay valid while the user holds them; DALI's next runs overwrite the originals.
-
-    Args:
-        nvidia: an `nvidia.dali.Pipeline`.
     """
 
     def __init__(self, nvidia: Any) -> None:

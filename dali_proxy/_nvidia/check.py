@@ -105,12 +105,7 @@ def check_script(path: Path, function: str = "") -> tuple[list[Finding], int]:
 
 
 class _Visitor(ast.NodeVisitor):
-    """Follows DALI's names through a script.
-
-    Args:
-        file: the script.
-        words: the words of the script; see `_words`.
-    """
+    """Follows DALI's names through a script."""
 
     def __init__(self, file: str, words: set[str]) -> None:
         self.file = file

@@ -27,10 +27,6 @@ _TURN = 0.05  # seconds between two checks of the caller
 class PendingRead:
     """A batch that was requested from the dataset workers.
 
-    Args:
-        request: the request.
-        consumer: connection that the request is sent through.
-
     Attributes:
         request: the same.
         nbytes: size of the last batch of its session in the server's memory.

@@ -26,13 +26,7 @@ LET_GO = 75
 
 
 def run(endpoint: Endpoint, number: int, count: int) -> None:
-    """Read batches until the server ends.
-
-    Args:
-        endpoint: the server.
-        number: number of this worker.
-        count: number of workers.
-    """
+    """Read batches until the server ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     unblock_interrupts()
     torch.set_num_threads(1)  # as in torch's workers

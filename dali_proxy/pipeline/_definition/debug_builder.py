@@ -38,11 +38,6 @@ _BATCH = OperatorSchema("batch", "A batch of the user.", devices=("cpu", "gpu"),
 class DebugBuilder(GraphBuilder):
     """Runs operators at once, and keeps them for the following batches.
 
-    Args:
-        arguments: arguments of the pipeline.
-        conditional: whether the graph function was rewritten for `if` on data nodes.
-        on_cpu: whether operators run on the CPU, whatever their devices.
-
     Attributes:
         fed: batches that were fed and not used yet, by the name of the input.
     """
@@ -63,13 +58,7 @@ class DebugBuilder(GraphBuilder):
         self._begin(BatchKey())
 
     def run(self, function: Callable[[], Any], named: Callable[..., Any], key: BatchKey) -> tuple[TensorList, ...]:
-        """Call a graph function, and return the data of its results.
-
-        Args:
-            function: the graph function without its arguments.
-            named: the function as the user wrote it, for messages.
-            key: identity of the batch.
-        """
+        """Call a graph function, and return the data of its results."""
         self._begin(key)
         with self:
             self.set_returned(function(), named)

@@ -10,15 +10,7 @@ from dali_proxy.pipeline.errors import PipelineError
 
 
 class DebugNode(DataNode):
-    """An output of an operator that has run. It can be used like any `DataNode`, and its data can be inspected.
-
-    Args:
-        name: display name.
-        device: "cpu" or "gpu".
-        source: the operator call whose output it is.
-        index: number of the output.
-        data: the batch; None if it is the output of a branch that no sample takes.
-    """
+    """An output of an operator that has run. It can be used like any `DataNode`, and its data can be inspected."""
 
     def __init__(self, name: str, device: str, source: OperatorCall, index: int, data: TensorList | None) -> None:
         super().__init__(name, device, source, index)

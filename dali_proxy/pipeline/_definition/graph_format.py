@@ -79,10 +79,6 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
 def decode_pipeline(data: Any, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
     """Return the graph and the arguments of a pipeline that `encode_pipeline` serialized.
 
-    Args:
-        data: the safe part.
-        objects: the objects that have no safe form, by name.
-
     Raises:
         ArgumentTypeError: `data` isn't bytes.
         SerializationError: the bytes aren't a pipeline, or are one of a different version, one with operators that this

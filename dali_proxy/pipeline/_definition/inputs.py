@@ -13,11 +13,7 @@ from dali_proxy.pipeline.errors import InputError, MissingInputError, PipelineEr
 
 
 class FedInputs:
-    """Batches that were fed and not used yet. Any thread may feed; one thread takes.
-
-    Args:
-        nodes: nodes of the inputs, by name.
-    """
+    """Batches that were fed and not used yet. Any thread may feed; one thread takes."""
 
     def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
         self._lock = new_rlock(Level.LEAF, "fed inputs")  # guards the attributes below

@@ -50,10 +50,6 @@ class OutputDeclarations:
     def for_outputs(self, name: str, count: int) -> list[Any]:
         """Return the declared item of each output.
 
-        Args:
-            name: "output_dtype", "output_ndim" or "output_layout".
-            count: number of outputs.
-
         Raises:
             BuildError: a sequence has a different length.
         """

@@ -186,9 +186,6 @@ class PipelineRunner:
 
         An interrupted batch is dropped with the data that was fed for it, so that the next call gets its own batch.
 
-        Args:
-            feed: feeds inputs; None if nothing is fed.
-
         Raises:
             MissingInputError: an input has no data; the data that was fed stays.
             StopIteration: the data has ended.

@@ -37,10 +37,6 @@ class _Member:
 class SourceGroup:
     """The sources of a graph, and its worker processes for sources and functions of the user; `close` ends them.
 
-    Args:
-        graph: the graph.
-        arguments: arguments of the pipeline.
-
     Raises:
         WorkerError: the workers could not be started.
 

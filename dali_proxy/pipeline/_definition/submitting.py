@@ -30,11 +30,6 @@ class Submitter:
     """Adds the data of the sources to each request, in the order of the requests, on a separate thread.
 
     Sources that take an index receive the number of the batch from the request's key.
-
-    Args:
-        executor: runs the batches.
-        sources: the sources.
-        declared: what the results are checked against.
     """
 
     def __init__(self, executor: Executor, sources: SourceGroup, declared: OutputDeclarations) -> None:

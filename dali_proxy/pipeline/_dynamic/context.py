@@ -244,13 +244,6 @@ class EvalContext:
     ) -> tuple[TensorList, ...]:
         """Run operators and return their outputs.
 
-        Args:
-            subgraph: the operators.
-            outputs: the outputs to return.
-            data: data of the subgraph's inputs.
-            size: number of samples.
-            states: random states by the indices of the nodes.
-
         Raises:
             PipelineError: an operator failed.
         """
@@ -284,11 +277,7 @@ class EvalContext:
             self._active = None
 
     def repeated_calls(self, uses_gpu: bool) -> dict[Any, Any]:
-        """Return what is known of repeated calls, for the current threads and stream.
-
-        Args:
-            uses_gpu: whether the calls use the GPU.
-        """
+        """Return what is known of repeated calls, for the current threads and stream."""
         return self._executors(uses_gpu).repeated_calls
 
     def executor(self, subgraph: Subgraph, outputs: Sequence[Edge], size: int) -> Executor:

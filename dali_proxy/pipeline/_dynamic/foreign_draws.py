@@ -28,9 +28,6 @@ class ForeignDraws:
 
     A function depends on them if each of its calls changes a generator, or uses entropy. A single call may do so for a
     constant that the function keeps, or to import a module. Numbers that are the same in each call are constants, too.
-
-    Args:
-        function: the function.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -71,11 +68,7 @@ class ForeignDraws:
         return result
 
     def find(self, call: Callable[[], object]) -> SourceLocation | None:
-        """Return the line that draws, if all calls but the first one that was observed drew; otherwise None.
-
-        Args:
-            call: calls the function once more.
-        """
+        """Return the line that draws, if all calls but the first one that was observed drew; otherwise None."""
         if len(self._new) > 1 and all(self._new):
             return self._new[-1]
         for key in self._drawn_from:

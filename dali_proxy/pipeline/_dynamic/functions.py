@@ -30,12 +30,7 @@ def is_function(schema: OperatorSchema) -> bool:
 
 
 def make_dynamic_function(schema: OperatorSchema, graph_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of an operator, which runs it.
-
-    Args:
-        schema: the operator.
-        graph_function: its function in `fn`, for the documentation.
-    """
+    """Return the function of an operator, which runs it."""
 
     def function(*inputs: Any, batch_size: int | None = None, rng: Any = None, **arguments: Any) -> Any:
         wrong = [name for name in arguments if name in _OF_GRAPHS]
@@ -69,11 +64,7 @@ def _signature(signature: inspect.Signature, random: bool) -> inspect.Signature:
 
 
 def make_math_function(graph_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a mathematical function for tensors and batches.
-
-    Args:
-        graph_function: the function of the same name in `dali_proxy.pipeline.math`.
-    """
+    """Return a mathematical function for tensors and batches."""
     name = graph_function.__name__
 
     def function(*operands: Any) -> Any:

@@ -7,16 +7,7 @@ from typing import Any
 
 
 class Operations:
-    """Functions that create tensors and call operators. The module `calling`, which imports all of them, sets them.
-
-    Attributes:
-        call: calls an operator on tensors and batches.
-        combine: computes an arithmetic operation.
-        subscript: indexes a tensor, or each sample of a batch.
-        make_tensor: creates a tensor from data.
-        make_batch: creates a batch from data.
-        evaluate_pending: computes all results of this thread that are pending.
-    """
+    """Functions that create tensors and call operators. The module `calling`, which imports all of them, sets them."""
 
     call: Callable[..., Any]
     combine: Callable[..., Any]

@@ -42,14 +42,7 @@ class RepeatedCall(NamedTuple):
     def from_call(
         cls, call: OperatorCall, operands: Sequence[Any], outputs: Sequence[Value], size: int
     ) -> RepeatedCall | None:
-        """Prepare calls like this one; return None if its graph has inputs that aren't operands.
-
-        Args:
-            call: the call, which isn't evaluated yet.
-            operands: inputs and arguments.
-            outputs: its outputs.
-            size: number of samples.
-        """
+        """Prepare calls like this one; return None if its graph has inputs that aren't operands."""
         subgraph = Subgraph([call], lambda node: isinstance(node, Value) and node.known)
         positions = {id(operand): position for position, operand in enumerate(operands)}
         if any(id(node) not in positions for node in subgraph.fed):
@@ -83,16 +76,7 @@ def repeat(
     state: RandomState | None,
     prepare: Callable[[], tuple[OperatorCall, Sequence[Value]]],
 ) -> Sequence[Value] | None:
-    """Run a call like an earlier one; return None if it must run in the usual way, which also explains errors.
-
-    Args:
-        schema: the operator.
-        inputs: inputs.
-        arguments: keyword arguments.
-        size: number of samples of a batch; None for tensors.
-        state: random state, or None.
-        prepare: returns the checked call and its outputs.
-    """
+    """Run a call like an earlier one; return None if it must run in the usual way, which also explains errors."""
     mode = EvalMode.current()
     if tracing.active() or mode in (EvalMode.deferred, EvalMode.sync_full) or not _is_plain(schema, arguments):
         return None

@@ -12,11 +12,7 @@ from dali_proxy.pipeline.errors import ArgumentTypeError
 
 @dataclass(frozen=True)
 class Output:
-    """The place of an output in a structure.
-
-    Attributes:
-        number: number of the output.
-    """
+    """The place of an output in a structure."""
 
     number: int
 

@@ -132,11 +132,7 @@ class tracing:  # used like a function: `with tracing():`
 
 
 def trace_error(what: str) -> TracingError:
-    """Return the error for code that can't be traced. The current trace remembers it.
-
-    Args:
-        what: what the code does.
-    """
+    """Return the error for code that can't be traced. The current trace remembers it."""
     error = TracingError(
         f"{what}, but the function is traced, so its tensors have no data yet. Use operators instead (such as "
         "dynamic.shapes, or a comparison and a multiplication for a choice), compute the value in the dataset and pass "

@@ -9,9 +9,6 @@ from typing import Any
 def advice(value: Any) -> str:
     """Return advice for a sample that holds no numbers.
 
-    Args:
-        value: sample of the user.
-
     Example:
         >>> advice(open(os.devnull, "rb"))
         "pass the content of the file, file.read(), opened in mode 'rb'"

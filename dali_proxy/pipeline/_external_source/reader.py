@@ -30,12 +30,7 @@ class EndOfData(Exception):
 
 
 class ReadFailure(Exception):
-    """A source failed; the cause is `__cause__`.
-
-    Attributes:
-        wanted: the request, such as ``SampleInfo(...)``.
-        sample: index in the batch; None for the whole batch.
-    """
+    """A source failed; the cause is `__cause__`."""
 
     def __init__(self, wanted: str, sample: int | None) -> None:
         super().__init__(wanted, sample)

@@ -63,14 +63,7 @@ class SourceSeeds:
 
 
 class SerialSource(Source):
-    """A source that is read in the thread of `next_batch`.
-
-    Args:
-        spec: the source.
-        node: the operator, for messages.
-        max_batch_size: batch size of the pipeline.
-        seeds: seeds of its calls; None to leave the generators alone.
-    """
+    """A source that is read in the thread of `next_batch`."""
 
     def __init__(
         self, spec: SourceSpec, node: GraphNode, max_batch_size: int, seeds: SourceSeeds | None = None

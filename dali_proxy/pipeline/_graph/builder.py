@@ -109,12 +109,7 @@ class GraphBuilder:
         return nodes
 
     def convert(self, value: Any, label: str) -> DataNode | None:
-        """Return a node for a value that only debug mode accepts as an input, such as a batch; None for others.
-
-        Args:
-            value: the value.
-            label: start of error messages.
-        """
+        """Return a node for a value that only debug mode accepts as an input, such as a batch; None for others."""
         return None
 
     def declare_input(self, call: OperatorCall) -> None:
@@ -165,11 +160,7 @@ class GraphBuilder:
         return UnknownInputError(f"Could not find an input operator with name {name!r}; the inputs are: {known}")
 
     def summary(self, moved: Graph | None = None) -> str:
-        """Return the name, the inputs and the outputs in one line, as far as they are known.
-
-        Args:
-            moved: the graph that runs instead of the described one.
-        """
+        """Return the name, the inputs and the outputs in one line, as far as they are known."""
         title = f" {self.title}" if self.title else ""
         graph = moved or self.graph
         if graph is None:
@@ -207,10 +198,6 @@ def _display(function: Callable[..., Any]) -> str:
 
 def _check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> None:
     """Check that the operators of a graph were not called within different pipelines.
-
-    Args:
-        calls: calls of the graph.
-        builder: builder of the graph.
 
     Raises:
         GraphError: they were; the message names the first operator that was called within another pipeline.

@@ -28,11 +28,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Unusable:
-    """Stands for a variable without a value that can be used: the line that reads it raises an error.
-
-    Args:
-        error: the error. It says why.
-    """
+    """Stands for a variable without a value that can be used: the line that reads it raises an error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error

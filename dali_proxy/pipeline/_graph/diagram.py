@@ -57,12 +57,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Diagram:
-    """Boxes in layers from top to bottom, and arrows between them.
-
-    Attributes:
-        boxes: the boxes.
-        arrows: the arrows.
-    """
+    """Boxes in layers from top to bottom, and arrows between them."""
 
     boxes: Sequence[Box]
     arrows: Sequence[Arrow]

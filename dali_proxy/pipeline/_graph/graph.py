@@ -16,12 +16,7 @@ from dali_proxy.pipeline.errors import GraphError
 
 
 class Edge(NamedTuple):
-    """An output of a node.
-
-    Attributes:
-        node: number of the node in the graph.
-        output: number of the output.
-    """
+    """An output of a node."""
 
     node: int
     output: int = 0

@@ -47,10 +47,6 @@ newaxis = NewAxis()
 def index_entries(key: Any, is_node: Callable[[Any], bool]) -> tuple[tuple[Any, ...], list[Any]]:
     """Return the entries of an index, and the data nodes in it, which become index inputs.
 
-    Args:
-        key: argument of ``__getitem__``.
-        is_node: returns whether an object is a data node.
-
     Raises:
         ArgumentTypeError: `key` isn't an index.
     """

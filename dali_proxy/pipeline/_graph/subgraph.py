@@ -77,11 +77,7 @@ class Subgraph:
         return f"__input_{number}"
 
     def graph(self, outputs: Sequence[Edge]) -> Graph:
-        """Return the graph.
-
-        Args:
-            outputs: its outputs.
-        """
+        """Return the graph."""
         inputs = [
             GraphNode(number, "external_source", self.input_name(number), node.device, arguments={"no_copy": True})
             for number, node in enumerate(self.fed)

@@ -73,7 +73,9 @@ class AnnotatedImage:
 def read_annotations(
     path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool, extents: bool
 ) -> list[AnnotatedImage]:
-    """Read an annotation file. Fields that aren't needed may be missing, and annotations of other images are skipped.
+    """Return the images of an annotation file, sorted by id.
+
+    Fields that aren't needed may be missing, and annotations of other images are skipped.
 
     Args:
         path: path of the JSON file.
@@ -82,9 +84,6 @@ def read_annotations(
         smallest: smallest width and height of an object, in pixels; smaller objects are left out.
         outlines: whether to keep the outlines.
         extents: whether images need a width and a height; otherwise they are 0 if they are missing.
-
-    Returns:
-        The images, sorted by id.
 
     Raises:
         BuildError: the file can't be read, or isn't in COCO's format.

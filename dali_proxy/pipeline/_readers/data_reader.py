@@ -33,10 +33,6 @@ class DataReader(ReaderOperator):
     """Reads a dataset ahead of the pipeline, on separate threads.
 
     Reading waits for disks and networks, so it must not block the threads of the CPU stage.
-
-    Args:
-        node: the node of the graph.
-        setup: sizes and devices.
     """
 
     #: The class that knows the format.

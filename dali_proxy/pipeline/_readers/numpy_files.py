@@ -119,14 +119,7 @@ class _Region(Arguments):
 
 
 class _Regions:
-    """The regions of one reader.
-
-    Args:
-        node: the reader.
-
-    Attributes:
-        per_sample: whether the regions may differ from sample to sample.
-    """
+    """The regions of one reader."""
 
     def __init__(self, node: GraphNode) -> None:
         self.per_sample = any(name in node.argument_inputs for name in _ROI.values())

@@ -21,11 +21,7 @@ _RECENT = 2  # orders to keep: a batch may contain samples of two epochs
 
 
 class Order(ABC):
-    """The order of a reader's epochs.
-
-    Args:
-        sharding: division of the entries among epochs.
-    """
+    """The order of a reader's epochs."""
 
     def __init__(self, sharding: Sharding) -> None:
         self._sharding = sharding
@@ -88,12 +84,7 @@ class BufferShuffled(_Drawn):
 
 
 class EpochShuffled(_Drawn):
-    """``shuffle_after_epoch``: the whole dataset is shuffled for each epoch and then divided into shards.
-
-    Args:
-        sharding: division of the positions in that order among epochs.
-        seed: seed of the orders; the same for all shards.
-    """
+    """``shuffle_after_epoch``: the whole dataset is shuffled for each epoch and then divided into shards."""
 
     def __init__(self, sharding: Sharding, seed: int) -> None:
         super().__init__(sharding)

@@ -37,16 +37,7 @@ class Sources(Sequence[str]):
 
 
 class Reading:
-    """A batch that is being read, some samples per task.
-
-    Args:
-        entries: entries of the dataset, one per sample.
-        loader: loader that reads them.
-        pool: pool whose threads run the tasks.
-
-    Attributes:
-        sources: origins of the samples in the dataset.
-    """
+    """A batch that is being read, some samples per task."""
 
     def __init__(self, entries: Sequence[int], loader: Loader, pool: ThreadPool) -> None:
         self.entries = entries
@@ -100,14 +91,7 @@ class Reading:
 
 
 class FilesReading(Reading):
-    """A batch of whole files that is being read, many files per task.
-
-    Args:
-        entries: entries of the dataset, one per sample.
-        loader: loader that parses them.
-        paths: paths of all entries.
-        pool: pool whose threads read.
-    """
+    """A batch of whole files that is being read, many files per task."""
 
     def __init__(self, entries: Sequence[int], loader: FilesLoader, paths: PathTable, pool: ThreadPool) -> None:
         self._files_loader = loader
@@ -131,12 +115,6 @@ class RangesReading(Reading):
     """A batch of ranges of open files that is being read in one task.
 
     If a range can't be read, the loader reads the samples one by one, and reports the error.
-
-    Args:
-        entries: entries of the dataset, one per sample.
-        loader: loader that opened the files.
-        ranges: ranges of all entries.
-        pool: pool whose threads read.
     """
 
     def __init__(self, entries: Sequence[int], loader: Loader, ranges: FileRanges, pool: ThreadPool) -> None:
@@ -166,14 +144,6 @@ class _Planned:
 
 class ReadAhead:
     """Reads the batches of one reader in order. Only one thread at a time may call its methods.
-
-    Args:
-        sharding: the shard to read.
-        order: order of the entries.
-        loader: loader that reads them.
-        depth: number of batches to read ahead.
-        threads: number of threads that read.
-        name: name of the threads.
 
     Attributes:
         cursor: position of the next batch.

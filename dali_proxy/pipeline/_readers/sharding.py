@@ -82,10 +82,6 @@ class Sharding:
     def take(self, cursor: Cursor, count: int) -> tuple[list[tuple[int, Offsets]], Cursor]:
         """Return the samples of the next batch.
 
-        Args:
-            cursor: position of the batch.
-            count: number of samples in the batch.
-
         Returns:
             The epochs of the batch, each with the positions of its samples; and the cursor of the next batch.
 

@@ -30,9 +30,6 @@ class Blocks:
     """Blocks of remote files: the most recently used ones stay in memory, up to a limit.
 
     Records are smaller than what a request should transfer. Threads that need the same block wait for one request.
-
-    Args:
-        limit: memory for blocks, in bytes.
     """
 
     def __init__(self, limit: int = _HELD) -> None:
@@ -41,14 +38,7 @@ class Blocks:
         self._held: OrderedDict[tuple[str, int], Future[bytes]] = OrderedDict()
 
     def read(self, url: str, size: int, offset: int, count: int) -> bytes:
-        """Return bytes of a file, fewer if it ends before.
-
-        Args:
-            url: URL of the file.
-            size: its size.
-            offset: position of the first byte.
-            count: number of bytes.
-        """
+        """Return bytes of a file, fewer if it ends before."""
         end = min(offset + count, size)
         parts = []
         for number in range(offset // _BLOCK, -(-end // _BLOCK)):

@@ -9,11 +9,7 @@ from typing import Any
 
 
 class PositionStream(io.RawIOBase):
-    """Base of seekable streams over what a subclass reads at positions.
-
-    Args:
-        size: size of the content.
-    """
+    """Base of seekable streams over what a subclass reads at positions."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -35,9 +35,6 @@ class RequestLimit:
     square root, and shrinks by the factor of their time, as in TCP Vegas and Netflix's concurrency-limits. Now and
     then, half as many requests show the time without a queue, as in BBR.
 
-    Args:
-        clock: returns the time in seconds.
-
     Attributes:
         value: largest number of requests at once.
     """

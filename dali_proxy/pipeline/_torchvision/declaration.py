@@ -111,9 +111,6 @@ def functional(**parsers: Parser) -> Callable[[F], F]:
     """Return a decorator for a function of an image: it then accepts PIL images, torch tensors and dynamic tensors.
 
     Called with an `Image`, the function is called directly, and the arguments aren't checked.
-
-    Args:
-        **parsers: parsers of arguments that differ from `PARSERS`.
     """
     table = {**PARSERS, **parsers}
 

@@ -11,11 +11,7 @@ from dali_proxy.pipeline._user_functions.libraries import LibraryTransform
 
 @dataclass(frozen=True)
 class InputNumber:
-    """Stands for an input of the operator among the arguments of a function.
-
-    Attributes:
-        number: number of the input.
-    """
+    """Stands for an input of the operator among the arguments of a function."""
 
     number: int
 

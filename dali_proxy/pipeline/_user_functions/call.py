@@ -41,12 +41,7 @@ class FunctionCall:
 
     @classmethod
     def from_node(cls, node: GraphNode, device_id: int | None) -> FunctionCall:
-        """Return the call that an operator describes.
-
-        Args:
-            node: the operator.
-            device_id: GPU that it uses; None for the CPU.
-        """
+        """Return the call that an operator describes."""
         framework: Arrays = _FRAMEWORKS[node.operator](device_id)
         if isinstance(framework, Capsules):
             framework = replace(framework, synchronize=node.argument("synchronize_stream"))
@@ -59,16 +54,7 @@ class FunctionCall:
         )
 
     def run(self, inputs: Sequence[TensorList], size: int, caller: Caller, stream: Any = None) -> list[TensorList]:
-        """Process samples of a batch.
-
-        Args:
-            inputs: samples of each input.
-            size: number of samples.
-            caller: calls the function.
-            stream: CUDA stream of the batch, or None.
-
-        Returns:
-            The samples of each output.
+        """Process samples of a batch, and return those of each output.
 
         Raises:
             OperatorError: the function failed for a sample.

@@ -15,11 +15,7 @@ from dali_proxy.pipeline.errors import InputError
 
 @dataclass(frozen=True)
 class Arrays:
-    """NumPy arrays; on the GPU, CuPy arrays.
-
-    Attributes:
-        device_id: GPU; None for the CPU.
-    """
+    """NumPy arrays; on the GPU, CuPy arrays."""
 
     device_id: int | None = None
 

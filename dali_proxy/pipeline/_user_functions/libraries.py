@@ -10,11 +10,7 @@ import numpy as np
 
 
 class LibraryTransform(ABC):
-    """A transform of a library.
-
-    Args:
-        transform: the transform.
-    """
+    """A transform of a library."""
 
     #: Framework of the arguments.
     framework: ClassVar[str] = "torch"

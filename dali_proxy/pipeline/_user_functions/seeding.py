@@ -179,13 +179,7 @@ class Caller:
 
 
 class SeededCaller(Caller):
-    """Seeds the generators before each call.
-
-    Args:
-        generators: the generators.
-        seeds: seed of each call.
-        caller: makes the calls; None for plain calls.
-    """
+    """Seeds the generators before each call."""
 
     def __init__(self, generators: GlobalGenerators, seeds: Seeds, caller: Caller | None = None) -> None:
         self._generators = generators

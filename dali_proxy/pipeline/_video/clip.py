@@ -194,9 +194,6 @@ class Clip:
     def context(self, contexts: Contexts | None = None) -> Any:
         """Return a codec context for the packets of `table`. The caller drops it, or returns it to `contexts`.
 
-        Args:
-            contexts: codec contexts of other videos, to reuse one with the same encoding.
-
         Raises:
             DeviceError: NVDEC can't be used.
         """

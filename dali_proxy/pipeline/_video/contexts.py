@@ -9,13 +9,10 @@ from dali_proxy.pipeline._video.nvdec import Encoding
 
 
 class Contexts:
-    """Idle codec contexts, each for the next video with the same encoding.
+    """Idle codec contexts, each for the next video with the same encoding. The most recently used ones are kept.
 
     A context is expensive to create: FFmpeg first decodes a frame of the video to find its parameters. On a GPU, a
     context holds a session of NVDEC, which takes as long to create as decoding a hundred frames.
-
-    Args:
-        limit: number of contexts to keep; the least recently used ones are dropped first.
 
     Example:
         >>> contexts = Contexts(4)  # doctest: +SKIP

@@ -17,10 +17,6 @@ _TRIES = 3  # number of key frames to try, each earlier than the last, before de
 class Decoder:
     """An open video with a current position. Only one thread at a time may use it.
 
-    Args:
-        clip: the video.
-        contexts: cache to take the codec context from, and to return it to.
-
     Attributes:
         next: number of the next frame without a seek.
         decoded: number of frames decoded so far.

@@ -59,11 +59,6 @@ def nearest_frames(
     Times more than half a frame before the first frame get negative numbers, and those after the last frame numbers
     from the count on, as if the video continued with the mean distance of its frames.
 
-    Args:
-        index: frames of the video.
-        times: times in seconds.
-        tolerance: largest distance to the nearest frame.
-
     Raises:
         PipelineError: a time isn't finite, or a frame isn't near enough.
     """

@@ -75,11 +75,6 @@ class GpuPixels:
 
     FFmpeg copies decoded frames on CUDA's default stream, and reuses the memory of released frames for the next ones.
     This class works on the same stream, so that a frame may be released before the kernel has read it.
-
-    Args:
-        output: color space of the output.
-        kernels: context that launches kernels on the GPU.
-        encoding: encoding of the video.
     """
 
     may_wait = False

@@ -16,12 +16,6 @@ class HeldFrames:
     Beyond the limit, it first gives up frames that were used and that no known request needs, then frames that were
     never used, and last those that known requests need, from the newest one on: they are needed last.
 
-    Args:
-        limit: size of the frames, in bytes.
-
-    Attributes:
-        nbytes: size of the frames that it holds.
-
     Example:
         >>> frames = HeldFrames(limit=2)
         >>> for number in range(3):

@@ -39,9 +39,6 @@ class KnownVideos:
 
     A dataset returns the bytes of a file anew in each epoch, and for each clip of the file. To index them takes a fifth
     of the time of decoding a clip of 16 frames, to recognize them a fiftieth.
-
-    Args:
-        limit: number of frames of all videos.
     """
 
     def __init__(self, limit: int = _FRAMES) -> None:

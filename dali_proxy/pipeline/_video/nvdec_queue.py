@@ -42,12 +42,7 @@ class NvdecQueue:
         self._speeds: defaultdict[str, _Speed] = defaultdict(_Speed)
 
     def enter(self, codec: str, engines: int) -> bool:
-        """Return whether NVDEC decodes the next group, which ends with `leave`.
-
-        Args:
-            codec: FFmpeg's name of the codec.
-            engines: number of the GPU's decoders for it.
-        """
+        """Return whether NVDEC decodes the next group, which ends with `leave`."""
         by_nvdec = self._running < _EACH * engines or not self._cores_are_fast(codec)
         self._running += by_nvdec
         return by_nvdec

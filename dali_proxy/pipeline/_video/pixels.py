@@ -73,11 +73,7 @@ def color_matrix(output: DALIImageType, colorspace: int, color_range: int) -> np
 
 
 def chroma_is_left(codec: str) -> bool:
-    """Return whether chroma that two columns share is sited in the left one, instead of between them.
-
-    Args:
-        codec: FFmpeg's name of the codec.
-    """
+    """Return whether chroma that two columns share is sited in the left one, instead of between them."""
     return codec in _LEFT
 
 
@@ -106,10 +102,6 @@ class Pixels:
     The compiled loop handles planes of 8 bits, which nearly all videos have. For other videos, and without the loop,
     swscale interpolates the chroma and OpenCV multiplies by the matrix: four times as fast as swscale's exact
     conversion, and within 2 of it. swscale's fast conversion repeats chroma, and is off by up to 26.
-
-    Args:
-        output: color space of the output.
-        codec: FFmpeg's name of the codec.
     """
 
     may_wait = True

@@ -19,10 +19,6 @@ _LEAST = 16  # frames of a group: shorter groups of pictures are decoded togethe
 class Flight:
     """A group of frames that a thread decodes. Other threads wait for it.
 
-    Args:
-        video: the video.
-        group: number of the group.
-
     Attributes:
         needed: numbers of the frames that the thread's batch needs.
         frames: the decoded frames, by their numbers.
@@ -40,11 +36,6 @@ class Flight:
 
 class PooledVideo:
     """A video whose frames are pooled. `VideoPool` guards the attributes that change.
-
-    Args:
-        source: path or URL of the video.
-        clip: the video.
-        output: color space of its frames.
 
     Attributes:
         source: the path or URL.

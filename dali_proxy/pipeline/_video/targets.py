@@ -12,13 +12,7 @@ from dali_proxy.pipeline.types import DALIImageType
 
 
 def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None) -> Target:
-    """Return the converter of a clip's frames to pixels on the requested device.
-
-    Args:
-        clip: the video.
-        output: color space of the output.
-        kernels: kernel context of the clip's GPU; None for the CPU.
-    """
+    """Return the converter of a clip's frames to pixels on the requested device."""
     if clip.device_id is None:
         return Pixels(output, clip.encoding.codec)
     assert kernels is not None  # the executor opens the GPU before it creates operators for it

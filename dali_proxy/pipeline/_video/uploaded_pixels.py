@@ -18,11 +18,6 @@ class UploadedPixels(Pixels):
     """Converts frames to CuPy arrays: the CPU computes the pixels, and a whole sequence is uploaded at once.
 
     Like `GpuPixels`, it works on CUDA's default stream, so that a batch can contain both kinds of videos.
-
-    Args:
-        output: color space of the output.
-        kernels: kernel context of the GPU.
-        encoding: encoding of the video.
     """
 
     def __init__(self, output: DALIImageType, kernels: KernelContext, encoding: Encoding) -> None:

@@ -14,10 +14,6 @@ _DURATION = re.compile(r"(\d+):(\d+):(\d+(?:\.\d+)?)")
 def whole(packets: Iterator[Any], stream: Any) -> Iterator[Any]:
     """Yield the packets of a video unchanged, then check that the video was complete.
 
-    Args:
-        packets: all packets of the stream.
-        stream: PyAV stream of the newly opened file.
-
     Raises:
         DecodeError: at the end: the last packet is incomplete, or the file's header declares more.
     """

@@ -25,13 +25,6 @@ from dali_proxy.pipeline.types import BatchInfo
 class FunctionPool:
     """Worker processes that run the functions of a graph.
 
-    Args:
-        nodes: operators whose functions run in the processes.
-        max_batch_size: batch size of the pipeline.
-        num_workers: number of processes.
-        start_method: "fork" or "spawn".
-        pickler: pickler of the functions for spawned processes; None for the default.
-
     Raises:
         WorkerError: the processes couldn't be started.
     """
@@ -74,13 +67,6 @@ class FunctionPool:
         self, node: GraphNode, request: BatchRequest, size: int, inputs: Sequence[TensorListCPU], seeds: Seeds
     ) -> list[TensorList]:
         """Process a batch. Several threads may call this at once.
-
-        Args:
-            node: the operator.
-            request: the batch, for messages.
-            size: number of samples.
-            inputs: its inputs.
-            seeds: seed of each sample, or of the batch.
 
         Raises:
             OperatorError: the function failed, or processes died, hung or were ended.

@@ -33,12 +33,7 @@ _running: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 
 
 class WorkerProcess:
-    """A worker, and the channel to it.
-
-    Attributes:
-        pid: its process ID.
-        channel: channel to the worker; the worker ends when it closes.
-    """
+    """A worker, and the channel to it."""
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid

@@ -57,12 +57,7 @@ _ATTEMPTS = 2  # processes that may die during a task before it fails: most deat
 
 
 class RemoteFailure(Exception):
-    """A source or function failed in a worker.
-
-    Attributes:
-        failed: message of the worker.
-        worker: name of the worker.
-    """
+    """A source or function failed in a worker."""
 
     def __init__(self, failed: Failed, worker: str) -> None:
         super().__init__(failed.reason)
@@ -182,13 +177,6 @@ class WorkerPool:
     The pool replaces a process that dies. It retries the current task of this process once, and the task fails if the
     next process dies, too; the other tasks go to other workers. The new process reads an iterable source from its
     beginning, and skips the items that were already read.
-
-    Args:
-        specs: the sources and functions.
-        max_batch_size: largest batch size of the pipeline.
-        num_workers: number of processes.
-        start_method: "fork" or "spawn".
-        title: what the workers run, for messages.
 
     Raises:
         WorkerError: the processes couldn't be started.

@@ -13,13 +13,7 @@ _Table = Annotated[bytes, Meta(max_length=32 << 20)]
 
 
 class Start(Message, frozen=True):
-    """Initial message to a spawned worker. The descriptor of the pickled sources or functions comes with it.
-
-    Attributes:
-        nbytes: size of the pickled objects.
-        max_batch_size: batch size of the pipeline.
-        sys_path: import path of the worker.
-    """
+    """Initial message to a spawned worker. The descriptor of the pickled sources or functions comes with it."""
 
     nbytes: U64
     max_batch_size: int

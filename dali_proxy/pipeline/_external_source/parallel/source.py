@@ -36,15 +36,7 @@ class _Ahead:
 
 
 class ParallelSource(Source):
-    """A source that worker processes read.
-
-    Args:
-        spec: the source.
-        node: the operator, for messages.
-        pool: the workers.
-        number: number of the source in the pool.
-        seeds: seeds of its calls.
-    """
+    """A source that worker processes read."""
 
     def __init__(self, spec: SourceSpec, node: GraphNode, pool: WorkerPool, number: int, seeds: SourceSeeds) -> None:
         self._spec = spec

@@ -52,13 +52,7 @@ class NoCompletions:
 
 
 class Worker:
-    """Serves one pool.
-
-    Args:
-        channel: channel to the pool.
-        specs: the sources and functions, or the error with which every task fails.
-        max_batch_size: batch size of the pipeline.
-    """
+    """Serves one pool."""
 
     def __init__(self, channel: Channel, specs: Specs | SerializationError, max_batch_size: int) -> None:
         self._channel = channel

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
 from dali_proxy.pipeline._concurrency.cost import Cost
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
@@ -23,15 +24,7 @@ from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.views import Lease, lent_array
 from dali_proxy.pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
 from dali_proxy.pipeline._external_source.parallel.packing import pack, unpack
-from dali_proxy.pipeline._external_source.parallel.protocol import (
-    CrashReport,
-    Done,
-    Ended,
-    Failed,
-    Output,
-    Segment,
-    Task,
-)
+from dali_proxy.pipeline._external_source.parallel.protocol import CrashReport, Done, Ended, Failed, Segment, Task
 from dali_proxy.pipeline._external_source.parallel.worker import NoCompletions, Specs
 from dali_proxy.pipeline._external_source.reader import EndOfData
 from dali_proxy.pipeline._external_source.spec import Cycle, SourceSpec
@@ -87,40 +80,16 @@ class _Position:
 class _Job:
     """A task that is waiting, or that a worker has."""
 
-    task: int
-    source: int
-    info: BatchInfo
-    first: int
-    count: int
-    worker: int | None  # worker that must run it; None for any
-    skip: int
-    seeds: bytes = b""
-    timeout: float = 0.0
+    task: Task
+    worker: int | None = None  # worker that must run it; None for any
     block: Block | None = None  # memory of the inputs
-    inputs: tuple[Output, ...] = ()
     attempts: int = 0  # processes that died during it
     future: Future[Chunk] = field(default_factory=Future)
 
     def __str__(self) -> str:
-        last = f" to {self.first + self.count - 1}" if self.block is not None and self.count > 1 else ""
-        return f"sample {self.first}{last} of {self.info}"
-
-    def message(self, skip: int, released: tuple[int, ...]) -> Task:
-        info, block = self.info, self.block
-        return Task(
-            self.task,
-            self.source,
-            info.iteration,
-            info.epoch_idx,
-            self.first,
-            self.count,
-            skip,
-            released,
-            self.seeds,
-            self.timeout,
-            *((0, 0, 0) if block is None else (block.segment_id, block.offset, block.nbytes)),
-            self.inputs,
-        )
+        first, count = self.task.first, self.task.count
+        last = f" to {first + count - 1}" if self.block is not None and count > 1 else ""
+        return f"sample {first}{last} of {self.task.info}"
 
     def begin(self) -> bool:
         """Mark the task as begun. Return False if it was cancelled."""
@@ -241,7 +210,7 @@ class WorkerPool:
         """Return the number of samples that are waiting, or that workers process."""
         with self._lock:
             jobs = [*self._waiting, *(job for member in self._members for job in member.jobs.values())]
-        return sum([job.count for job in jobs])
+        return sum([job.task.count for job in jobs])
 
     def submit(
         self,
@@ -269,7 +238,7 @@ class WorkerPool:
             A future of the result. It raises `EndOfData`, `RemoteFailure` or `WorkerError`. Cancel or drop it
             to discard the result.
         """
-        return self._add(_Job(next(self._numbers), source, info, first, count, worker, skip, seeds.tobytes()))
+        return self._add(_Job(self._task(source, info, first, count, seeds, skip), worker))
 
     def submit_function(
         self,
@@ -295,15 +264,21 @@ class WorkerPool:
         Returns:
             A future like that of `submit`.
         """
-        job = _Job(next(self._numbers), function, info, first, count, None, 0, seeds.tobytes(), timeout)
+        task = self._task(function, info, first, count, seeds, timeout=timeout)
         try:
-            job.block, job.inputs = pack(
+            block, packed = pack(
                 self._arena, inputs, self._lock
             )  # so that no worker starts meanwhile without the segment
         except ChannelClosedError:
-            job.fail(self._ended())
-            return job.future
-        return self._add(job)
+            return self._refused(_Job(task))
+        task = replace(task, segment=block.segment_id, offset=block.offset, nbytes=block.nbytes, inputs=packed)
+        return self._add(_Job(task, block=block))
+
+    def _task(
+        self, source: int, info: BatchInfo, first: int, count: int, seeds: Seeds, skip: int = 0, timeout: float = 0.0
+    ) -> Task:
+        number, raw = next(self._numbers), seeds.tobytes()
+        return Task(number, source, info.iteration, info.epoch_idx, first, count, skip, (), raw, timeout)
 
     def _attach(self, segment: int, block: SharedBlock) -> None:
         """Send a segment with inputs to all workers. Later ones get it when they start. The caller holds the lock."""
@@ -316,12 +291,15 @@ class WorkerPool:
     def _add(self, job: _Job) -> Future[Chunk]:
         with self._lock:
             if self._closed:
-                job.fail(self._ended())
-                return job.future
+                return self._refused(job)
             self._queue_of(job).append(job)
             self._dispatch()
             if not all(member.alive for member in self._members):
                 os.eventfd_write(self._doorbell, 1)
+        return job.future
+
+    def _refused(self, job: _Job) -> Future[Chunk]:
+        job.fail(self._ended())
         return job.future
 
     def close(self) -> None:
@@ -371,25 +349,26 @@ class WorkerPool:
     def _send_next(self, member: _Member) -> None:
         queues = [queue for queue in (member.waiting, self._waiting) if queue]
         while queues:
-            queue = min(queues, key=lambda each: each[0].task)
+            queue = min(queues, key=lambda each: each[0].task.task)
             job = queue.popleft()
             if job.begin():
-                member.jobs[job.task] = job
-                skip = job.skip if job.source in member.begun else self._start_of(job)
-                member.begun.add(job.source)
+                task = job.task
+                member.jobs[task.task] = job
+                skip = task.skip if task.source in member.begun else self._start_of(task)
+                member.begun.add(task.source)
                 with suppress(IPCError):  # the worker is gone; `_serve` will notice
-                    member.channel.post(job.message(skip, member.take_released()))
+                    member.channel.post(replace(task, skip=skip, released=member.take_released()))
                 return
             queues = [each for each in queues if each]
 
-    def _start_of(self, job: _Job) -> int:
+    def _start_of(self, task: Task) -> int:
         """Return how many calls of an iterator a fresh process must repeat before it runs a task."""
-        at = self._positions.get(job.source, _Position())
-        this_epoch = at.epoch == job.info.epoch_idx
-        spec = self._specs[job.source]
+        at = self._positions.get(task.source, _Position())
+        this_epoch = at.epoch == task.epoch
+        spec = self._specs[task.source]
         begins_anew = isinstance(spec, SourceSpec) and spec.cycle is Cycle.RAISE and not this_epoch
         found_again = at.ended and this_epoch  # the task itself repeats the call that found the end
-        return job.skip or (0 if begins_anew else at.calls - found_again)
+        return task.skip or (0 if begins_anew else at.calls - found_again)
 
     # The thread -------------------------------------------------------------------------------------------------
 
@@ -452,9 +431,9 @@ class WorkerPool:
         chunk = self._chunk(member, message) if isinstance(message, Done) else None  # if this fails, the job stays
         with self._lock:
             job = member.jobs.pop(message.task, None)
-            if job is not None and not isinstance(message, Failed) and self._is_iterable(job):
+            if job is not None and not isinstance(message, Failed) and self._is_iterable(job.task):
                 ended = isinstance(message, Ended)
-                self._positions[job.source] = _Position(job.info.epoch_idx, message.position, ended)
+                self._positions[job.task.source] = _Position(job.task.epoch, message.position, ended)
             self._dispatch()
         if job is None:
             return
@@ -488,17 +467,18 @@ class WorkerPool:
                 jobs[0].attempts += 1
             if jobs and (jobs[0].attempts >= _ATTEMPTS or timed_out):
                 failed = jobs.pop(0)
-                if self._is_iterable(failed):  # the next task needs the next item
-                    self._positions[failed.source] = _Position(failed.info.epoch_idx, self._start_of(failed) + 1)
+                task = failed.task
+                if self._is_iterable(task):  # the next task needs the next item
+                    self._positions[task.source] = _Position(task.epoch, self._start_of(task) + 1)
             for job in reversed(jobs):
                 self._queue_of(job).appendleft(job)
             self._dispatch()
         if failed is not None:
-            late = f"{member.name} was killed: a call took longer than {failed.timeout:g} s (timeout=)"
+            late = f"{member.name} was killed: a call took longer than {failed.task.timeout:g} s (timeout=)"
             failed.fail(WorkerError(_describe(failed, late if timed_out else why, stack, timed_out)))
 
-    def _is_iterable(self, job: _Job) -> bool:
-        spec = self._specs[job.source]
+    def _is_iterable(self, task: Task) -> bool:
+        spec = self._specs[task.source]
         return isinstance(spec, SourceSpec) and spec.iterable
 
     def _replace_dead(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import struct
 import time
 import warnings
@@ -23,6 +24,9 @@ from dali_proxy.pipeline._trusted_folder import distrust
 _HEAD = struct.Struct("<8sQI")
 _MARK = b"dalicac2"
 _UNFINISHED = ".tmp"
+# Folders and files of the cache. All others belong to the user, who may have chosen a folder with files.
+_FOLDER = re.compile("[0-9a-f]{2}")
+_FILE = re.compile(rf"[0-9a-f]{{64}}(\.\d+-\d+{re.escape(_UNFINISHED)})?")
 _TOUCH = 60.0  # seconds between two updates of the time when a file was used
 _LOOK = 60.0  # seconds until a full cache looks for files to evict again
 _KEPT = 0.9  # share of the limit that eviction leaves
@@ -155,10 +159,10 @@ class DiskCache:
         files: list[tuple[float, int, str]] = []
         total = 0
         for folder in self.folder.iterdir():
-            if not folder.is_dir():
+            if not _FOLDER.fullmatch(folder.name) or not folder.is_dir():
                 continue
             with os.scandir(folder) as entries:
-                for entry in entries:
+                for entry in filter(lambda each: _FILE.fullmatch(each.name), entries):
                     with suppress(FileNotFoundError):  # removed meanwhile
                         status = entry.stat()
                         total += status.st_size

@@ -57,11 +57,24 @@ def test_content_survives_a_restart_and_damage_is_noticed(tmp_path: Path) -> Non
     assert again.get("another") is None
 
 
+def test_files_of_the_user_in_the_folder_are_neither_counted_nor_evicted(tmp_path: Path) -> None:
+    foreign = [tmp_path / name for name in ("notes.txt", "photos/1.jpg", "ab/1.jpg", f"photos/{64 * 'a'}", "ab/1.tmp")]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(5000))
+        os.utime(path, (0, 0))
+    cache = DiskCache(tmp_path, 250)
+    for number in range(4):
+        assert cache.put(str(number), bytes(80)), number
+    assert [path.stat().st_size for path in foreign] == [5000] * len(foreign)
+    assert int((tmp_path / "total").read_text()) <= 250
+
+
 @pytest.mark.parametrize("seconds", [0, 10**6], ids=["now", "clock set back"])
 def test_abandoned_files_and_a_lost_counter_are_cleaned_up(seconds: int, tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 1000)
     cache.put("key", bytes(100))
-    left = tmp_path / "00" / "left.tmp"
+    left = Path(f"{cache._path('left')}.1-1.tmp")
     left.parent.mkdir(exist_ok=True)
     left.write_bytes(bytes(700))
     os.utime(left, (time.time() + seconds,) * 2)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
     from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
     from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 
-_LIBRARIES = ("dali-proxy", "numpy", "opencv-python-headless", "simplejpeg", "pillow", "av", "soundfile", "miniaudio")
+_PROCESSOR = Path("/proc/cpuinfo")
+_LIBRARIES = (
+    *("dali-proxy", "numpy", "simplejpeg", "pillow", "av", "soundfile", "miniaudio"),
+    *("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python"),
+)
 # Samples per task, and bytes of a batch up to which the calling thread takes less time than others need to wake up.
 _GROUP = 16
 _SMALL = 1 << 20
@@ -62,13 +68,24 @@ def describe_software() -> bytes:
             versions.append((library, version(library)))
         except PackageNotFoundError:
             versions.append((library, ""))
-    digest = hashlib.blake2b(repr((versions, platform.machine(), platform.python_version())).encode(), digest_size=16)
-    for name in ("_imaging", "_codecs"):
+    processor = (platform.machine(), _processor_features())
+    digest = hashlib.blake2b(repr((versions, processor, platform.python_version())).encode(), digest_size=16)
+    for name in ("_imaging", "_codecs", "_video"):
         module = find_compiled(name)
         if module is not None and module.__file__ is not None:
             with open(module.__file__, "rb") as file:
                 digest.update(file.read())
     return digest.digest()
+
+
+def _processor_features() -> str:
+    """Return the instructions that the processor has, by which libraries choose their code."""
+    with suppress(OSError):
+        for line in _PROCESSOR.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("flags", "Features"):  # of x86, and of Arm
+                return value
+    return platform.processor()
 
 
 def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: ThreadPool) -> list[bytes]:

@@ -123,6 +123,8 @@ def _seed(folder: Path) -> int:
             content = path.read_bytes()
             if len(content) == _SEED:
                 return int.from_bytes(content, "little")
+            if len(content) > _SEED:
+                raise FileExistsError(f"its file {path.name!r} isn't that of a cache")
             path.unlink()  # damaged: without the seed, nothing in the folder is found
         unfinished = folder / f"seed.{os.getpid()}-{secrets.token_hex(4)}"
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

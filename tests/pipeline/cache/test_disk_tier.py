@@ -139,6 +139,13 @@ def test_folder_that_others_may_write_to_is_an_error(tmp_path: Path) -> None:
         DiskTier(str(folder), 1 << 20)
 
 
+def test_folder_with_a_file_of_the_user_in_place_of_ours_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "seed").write_text("a file of the user")
+    with pytest.raises(ArgumentValueError, match="its file 'seed' isn't that of a cache"):
+        DiskTier(str(tmp_path), 1 << 20)
+    assert (tmp_path / "seed").read_text() == "a file of the user"
+
+
 def test_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ArgumentValueError, match="can't be used"):
@@ -173,6 +180,16 @@ def test_values_of_other_software_are_not_found(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("dali_proxy.pipeline._cache.keys.version", lambda name: "another")
     assert describe_software() != before
     assert value_cache.ValueCache(1000).software == b""
+
+
+def test_values_of_another_processor_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bytes] = []
+    for lines in ("flags\t\t: sse2 avx2", "flags\t\t: sse2", "Features\t: asimd", "flags\t\t: sse2 avx2"):
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\ncpu MHz\t: {len(found)}\n{lines}\n")
+        monkeypatch.setattr("dali_proxy.pipeline._cache.keys._PROCESSOR", tmp_path / "cpuinfo")
+        found.append(describe_software())
+    assert len(set(found)) == 3
+    assert found[0] == found[-1]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _LIBRARIES = (
 )
 # Samples per task, and bytes of a batch up to which the calling thread takes less time than others need to wake up.
 _GROUP = 16
-_SMALL = 1 << 20
+_SMALL = 4 << 20
 # Arguments that don't change results.
 _MEANINGLESS = (
     *("bytes_per_sample_hint", "parallel", "preserve", "seed", "timeout"),

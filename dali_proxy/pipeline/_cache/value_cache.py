@@ -214,14 +214,9 @@ class ValueCache:
         with self._lock:
             self._memory.promised -= len(reserved) - reserved.count(None)
 
-    def memory_of(self, part: Part | Block) -> Array:
-        """Return the bytes of a part or a block, (nbytes,). They stay allocated while an array over them exists."""
-        if isinstance(part, Part):
-            array = part.owner if isinstance(part.owner, np.ndarray) else self.memory_of(part.owner)
-            array = array.reshape(-1).view(np.uint8)
-            array.flags.writeable = False
-            return array
-        return lent_array(self._memory.array[part.offset : part.offset + part.nbytes], part)
+    def memory_of(self, owners: Sequence[Block]) -> Array:
+        """Return all bytes of the memory. Some blocks in it stay allocated while an array over it exists."""
+        return lent_array(self._memory.array, owners)
 
     def store(
         self,

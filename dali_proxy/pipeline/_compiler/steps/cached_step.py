@@ -244,13 +244,7 @@ class CachedStep(Step):
         shapes[samples] = np.array([part.shape for _, part, _ in found], np.int64).reshape(-1, ndim)
         table = Samples.contiguous(pointers, shapes, dtype)
         if edge not in self._outputs and table.nbytes > _SMALL:
-            blocks: list[Any] = [None] * batch.size
-            for positions, each in rest:
-                for sample, array in zip(positions.tolist(), each.samples, strict=True):
-                    blocks[sample] = array.reshape(-1).view(np.uint8)
-            for sample, part, _ in found:
-                blocks[sample] = self.cache.memory_of(part)
-            return TensorListCPU.from_table(table, blocks, np.arange(batch.size), layout)
+            return self._in_place(table, layout, [(sample, part.owner) for sample, part, _ in found], rest)
         result = batch.allocate_samples(edge, shapes, dtype, layout, self._buffers, self._for_gpu)
         begin = int(result.table().pointers[0])
         offsets, sizes = result.table().pointers - begin, result.table().sizes
@@ -259,6 +253,35 @@ class CachedStep(Step):
             block = np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(begin))
             copy_ranges(block, pointers, sizes, offsets, batch.pool)
         return result
+
+    def _in_place(
+        self,
+        table: Samples,
+        layout: str,
+        found: Sequence[tuple[int, Any]],
+        rest: Sequence[tuple[npt.NDArray[np.int64], TensorListCPU]],
+    ) -> TensorListCPU:
+        """Return samples where they are: in the cache, or where they were computed.
+
+        Args:
+            table: the samples.
+            layout: their layout.
+            found: positions of those that the cache found, and the owners of their memory.
+            rest: positions of those that were computed, and all of these.
+        """
+        kept = self.cache.memory_of([owner for _, owner in found if not isinstance(owner, np.ndarray)])
+        kept.flags.writeable = False
+        blocks, homes = [kept], np.zeros(len(table), np.int64)
+        elsewhere = [(sample, owner) for sample, owner in found if isinstance(owner, np.ndarray)]
+        if len(found) < len(table):
+            known = {sample for sample, _ in found}
+            for positions, each in rest:
+                computed = zip(positions.tolist(), each.samples, strict=True)
+                elsewhere += [(sample, array) for sample, array in computed if sample not in known]
+        for sample, array in elsewhere:
+            homes[sample] = len(blocks)
+            blocks.append(array.reshape(-1).view(np.uint8))
+        return TensorListCPU.from_table(table, blocks, homes, layout)
 
 
 @dataclass
@@ -307,12 +330,17 @@ class _Placement:
         self.reserved = self._cache.reserve(self._keys, sizes[:, np.newaxis].tolist())
         if not any(self.reserved):
             return None
-        blocks = [
-            self._buffers.memory(size)[0] if reserved is None else self._cache.memory_of(reserved[0])
-            for size, reserved in zip(sizes.tolist(), self.reserved, strict=True)
-        ]
-        table = Samples.contiguous(np.array([block.ctypes.data for block in blocks]), shapes, dtype)
-        return TensorListCPU.from_table(table, blocks, np.arange(len(blocks)), layout)
+        kept = self._cache.memory_of([reserved[0] for reserved in self.reserved if reserved is not None])
+        pointers = np.array([0 if reserved is None else reserved[0].offset for reserved in self.reserved], np.int64)
+        pointers += kept.ctypes.data
+        blocks, homes = [kept], None
+        refused = np.array([reserved is None for reserved in self.reserved])
+        if refused.any():
+            table, nbytes = Samples.packed(0, shapes[refused], dtype)
+            other, _ = self._buffers.memory(nbytes)
+            blocks, homes = [kept, other], refused.astype(np.int64)
+            pointers[refused] = table.pointers + other.ctypes.data
+        return TensorListCPU.from_table(Samples.contiguous(pointers, shapes, dtype), blocks, homes, layout)
 
     def release(self) -> None:
         """Give the memory back, because the operator failed."""

@@ -9,12 +9,11 @@ import sys
 import threading
 import time
 import weakref
-from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from operator import add, attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,8 @@ from dali_proxy._worker.placeholders import Sample, Submitter
 from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
-from dali_proxy.pipeline._ipc.arena import Arena, Block
+from dali_proxy.pipeline._ipc.arena import Arena
+from dali_proxy.pipeline._ipc.block_allocator import table_of
 from dali_proxy.pipeline._ipc.completion import CompletionReader
 from dali_proxy.pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, IPCError
 from dali_proxy.pipeline._ipc.memory import SharedBlock
@@ -40,7 +40,8 @@ from dali_proxy.pipeline._rng import global_batch
 _ALIVE_S = 0.005
 _NUMBER, _NAME, _INDEX = map(attrgetter, ("number", "name", "index"))
 _BLOCKS, _SHAPES, _NBYTES = map(attrgetter, ("blocks", "shapes", "nbytes"))
-_ORIGIN, _PLACE = attrgetter("client", "dtypes"), attrgetter("segment_id", "offset")
+_DTYPE, _SHAPE = map(attrgetter, ("dtype", "shape"))
+_CLIENT, _DTYPES = map(attrgetter, ("client", "dtypes"))
 
 
 class WorkerClient:
@@ -110,7 +111,7 @@ class WorkerClient:
                     self._goodbye = received.message.reason
         return self._goodbye
 
-    def sample(self, arrays: Sequence[npt.NDArray[Any]], name: str | None = None) -> Sample | None:
+    def sample(self, arrays: list[npt.NDArray[Any]], name: str | None = None) -> Sample | None:
         """Copy the inputs of one sample to shared memory. Return None if this isn't `alive`: a caller reconnects then.
 
         Args:
@@ -124,15 +125,9 @@ class WorkerClient:
         if self._channel.closed or (time.monotonic() > self._look_at and not self._is_listening()):
             return None
         try:
-            if len(arrays) == 1:  # the usual case; comprehensions would take longer than the rest
-                array = arrays[0]
-                blocks: tuple[Block, ...] = (self.arena.write(array),)
-                dtypes = _names_of(array.dtype)
-                shapes: tuple[tuple[int, ...], ...] = (array.shape,)
-            else:
-                blocks = tuple([self.arena.write(array) for array in arrays])
-                dtypes = _names_of(*[array.dtype for array in arrays])
-                shapes = tuple([array.shape for array in arrays])
+            blocks = self.arena.write(arrays)
+            dtypes = _names_of(*map(_DTYPE, arrays))
+            shapes = tuple(map(_SHAPE, arrays))
         except (ChannelClosedError, ChannelTimeoutError):
             with server_errors():
                 raise
@@ -219,10 +214,15 @@ class WorkerClient:
             self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
-        inputs = tuple(map(_input, itertools.repeat(samples), range(len(self.endpoint.inputs))))
-        names = list(map(_NAME, samples))
+        of_samples, shapes, names = (list(map(of_one, samples)) for of_one in (_BLOCKS, _SHAPES, _NAME))
+        inputs = tuple(
+            [
+                InputBatch(dtype, len(shapes[0][number]), table_of(of_samples, shapes, number))
+                for number, dtype in enumerate(samples[0].dtypes)
+            ]
+        )
         try:
-            blocks = list(itertools.chain.from_iterable(map(_BLOCKS, samples)))
+            blocks = list(itertools.chain.from_iterable(of_samples))
             seq = self.arena.submit(blocks)
             session, epoch, batch, view = 0, self._seed, seq, 0
             begun, self._begun = self._begun, 0.0
@@ -279,8 +279,11 @@ class WorkerClient:
                 f"batch_size at most {limit}, or the pipeline's batch_size at least {size}"
             )
         first = samples[0]
-        ndims = set(map(_ndims, set(map(_SHAPES, samples))))
-        if len(ndims) == 1 and set(map(_ORIGIN, samples)) == {(self, first.dtypes)}:
+        if (
+            len(set(map(_ndims, set(map(_SHAPES, samples))))) == 1
+            and set(map(_CLIENT, samples)) == {self}
+            and set(map(_DTYPES, samples)) == {first.dtypes}
+        ):
             return
         for position, sample in enumerate(samples):
             if sample.client is not self:
@@ -317,15 +320,6 @@ def _before(client: Submitter) -> str:
 def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names of dtypes. Cached: NumPy takes 5 % of the time of decoding an image to build one."""
     return tuple([str(dtype.name) for dtype in dtypes])
-
-
-def _input(samples: Sequence[Sample], number: int) -> InputBatch:
-    """Return the locations and shapes of one input of the samples."""
-    this_one = itemgetter(number)
-    blocks, shapes = map(this_one, map(_BLOCKS, samples)), map(this_one, map(_SHAPES, samples))
-    rows = list(itertools.chain.from_iterable(map(add, map(_PLACE, blocks), shapes)))
-    first = samples[0]
-    return InputBatch(first.dtypes[number], len(first.shapes[number]), array("q", rows).tobytes())
 
 
 def _ndims(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:

@@ -117,8 +117,8 @@ static Block *take_block(Allocator *allocator, Py_ssize_t nbytes) {
     return block;
 }
 
-static PyObject *or_none(Block *block) {
-    if (block != NULL) return (PyObject *)block;
+static PyObject *or_none(PyObject *made) {
+    if (made != NULL) return made;
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
@@ -195,20 +195,16 @@ static PyObject *allocator_take(Allocator *allocator, PyObject *argument) {
     Py_ssize_t nbytes = PyLong_AsSsize_t(argument);
     if (nbytes == -1 && PyErr_Occurred()) return NULL;
     if (nbytes < 0 || nbytes > allocator->memory.len) return Py_NewRef(Py_None);
-    return or_none(take_block(allocator, nbytes));
+    return or_none((PyObject *)take_block(allocator, nbytes));
 }
 
-PyDoc_STRVAR(write_doc,
-             "write(array)\n--\n\n"
-             "Allocate a block and copy an array there. Return None if there is no room, or if it takes more than\n"
-             "a copy of bytes: the array isn't C-contiguous, isn't in native byte order, or contains objects.");
-
-static PyObject *allocator_write(Allocator *allocator, PyObject *array) {
+/* Copy an array to a new block. Return NULL without an exception if that isn't a copy of bytes, or if there is no room. */
+static Block *write_array(Allocator *allocator, PyObject *array) {
     Py_buffer from;
     if (PyObject_GetBuffer(array, &from, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
-        if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return NULL;
-        PyErr_Clear(); /* NumPy raises ValueError for an array that isn't contiguous */
-        return Py_NewRef(Py_None);
+        if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError))
+            PyErr_Clear(); /* NumPy raises ValueError for an array that isn't contiguous */
+        return NULL;
     }
     Block *block = NULL;
     int plain = from.format == NULL || strchr("<>!O", from.format[0]) == NULL;
@@ -224,7 +220,31 @@ static PyObject *allocator_write(Allocator *allocator, PyObject *array) {
         }
     }
     PyBuffer_Release(&from);
-    return or_none(block);
+    return block;
+}
+
+PyDoc_STRVAR(write_doc,
+             "write(arrays)\n--\n\n"
+             "Allocate a block for each array of a list, and copy it there. Return None if there is no room, or if one\n"
+             "takes more than a copy of bytes: it isn't C-contiguous, isn't in native byte order, or contains objects.");
+
+static PyObject *allocator_write(Allocator *allocator, PyObject *arrays) {
+    if (!PyList_CheckExact(arrays)) return PyErr_Format(PyExc_TypeError, "expected a list of arrays");
+    PyObject *blocks = PyTuple_New(PyList_GET_SIZE(arrays));
+    for (Py_ssize_t i = 0; blocks != NULL && i < PyTuple_GET_SIZE(blocks); i++) {
+        PyObject *array = PyList_GetItem(arrays, i); /* checked: a thread may change the list during a large copy */
+        Block *block = NULL;
+        if (array != NULL) {
+            Py_INCREF(array);
+            block = write_array(allocator, array);
+            Py_DECREF(array);
+        }
+        if (block == NULL)
+            Py_CLEAR(blocks);
+        else
+            PyTuple_SET_ITEM(blocks, i, (PyObject *)block);
+    }
+    return or_none(blocks);
 }
 
 static PyObject *allocator_nbytes_used(Allocator *allocator, void *closure) {
@@ -254,7 +274,53 @@ static PyType_Slot allocator_slots[] = {
 static PyType_Spec allocator_spec = {"dali_proxy.pipeline._ipc._native.BlockAllocator", sizeof(Allocator), 0, Py_TPFLAGS_DEFAULT,
                                      allocator_slots};
 
-static PyMethodDef functions[] = {SOURCES_METHOD, SIGNAL_METHODS, TABLE_METHODS, {NULL}};
+/* Return an item of a tuple, borrowed, or NULL: with an exception, or without one if it is no tuple. */
+static PyObject *item_of(PyObject *tuple, Py_ssize_t number) {
+    return tuple != NULL && PyTuple_Check(tuple) ? PyTuple_GetItem(tuple, number) : NULL;
+}
+
+PyDoc_STRVAR(rows_doc, "rows(blocks, shapes, number)\n--\n\n"
+                       "The segment, offset and shape of one input of samples, as the bytes of int64 rows. Blocks and\n"
+                       "shapes are lists with a tuple for each sample; all shapes of the input have the same length.");
+
+static PyObject *rows(PyObject *self, PyObject *arguments) {
+    PyObject *blocks, *shapes;
+    Py_ssize_t number;
+    if (!PyArg_ParseTuple(arguments, "O!O!n", &PyList_Type, &blocks, &PyList_Type, &shapes, &number)) return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(blocks), columns = 0;
+    PyObject *made = NULL;
+    int64_t *row = NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *block = item_of(PyList_GET_ITEM(blocks, i), number);
+        PyObject *shape = item_of(PyList_GetItem(shapes, i), number);
+        if (PyErr_Occurred()) goto failed;
+        if (block == NULL || Py_TYPE(block) != block_type || shape == NULL || !PyTuple_Check(shape)) {
+            PyErr_SetString(PyExc_TypeError, "expected tuples of blocks and of shapes");
+            goto failed;
+        }
+        if (made == NULL) {
+            columns = 2 + PyTuple_GET_SIZE(shape);
+            made = PyBytes_FromStringAndSize(NULL, count * columns * (Py_ssize_t)sizeof(int64_t));
+            if (made == NULL) return NULL;
+            row = (int64_t *)PyBytes_AS_STRING(made);
+        }
+        if (PyTuple_GET_SIZE(shape) != columns - 2) {
+            PyErr_SetString(PyExc_ValueError, "shapes of different lengths");
+            goto failed;
+        }
+        *row++ = ((Block *)block)->segment_id;
+        *row++ = ((Block *)block)->offset;
+        for (Py_ssize_t j = 0; j < columns - 2; j++) *row++ = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, j));
+    }
+    if (PyErr_Occurred()) goto failed;
+    return made != NULL ? made : PyBytes_FromStringAndSize(NULL, 0);
+failed:
+    Py_XDECREF(made);
+    return NULL;
+}
+
+static PyMethodDef functions[] = {
+    SOURCES_METHOD, SIGNAL_METHODS, TABLE_METHODS, {"rows", rows, METH_VARARGS, rows_doc}, {NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1, .m_methods = functions,

@@ -122,8 +122,8 @@ class Arena:
         """Number of requests that were submitted and not completed."""
         return len(self._in_flight)
 
-    def write(self, array: npt.NDArray[Any]) -> Block:
-        """Copy `array` (any strides) into the arena, in C order and native byte order.
+    def write(self, arrays: list[npt.NDArray[Any]]) -> tuple[Block, ...]:
+        """Copy each array (any strides) into the arena, in C order and native byte order.
 
         Raises:
             ArenaFullError: the blocks in use have reached the limit.
@@ -132,20 +132,23 @@ class Arena:
         """
         with self._lock:
             for segment in self._segments:  # not a call: it would take as long as the copy of a small sample
-                block = segment.allocator.write(array)
-                if block is not None:
-                    return block
+                blocks = segment.allocator.write(arrays)
+                if blocks is not None:
+                    return blocks
             if self._in_flight:
                 self._reclaim()
-                block = self._write(array)
-                if block is not None:
-                    return block
+                blocks = self._write(arrays)
+                if blocks is not None:
+                    return blocks
+        if len(arrays) > 1:  # they may fit into different segments, and most of them may be contiguous
+            return tuple([self.write([array])[0] for array in arrays])
+        (array,) = arrays
         block = self.allocate(array.nbytes)
         dtype = array.dtype
         if not dtype.isnative:
             dtype = dtype.newbyteorder("=")
         self.view(block, array.shape, dtype)[...] = array
-        return block
+        return (block,)
 
     def allocate(self, nbytes: int) -> Block:
         """Allocate `nbytes` bytes, aligned to 64. Raises the same errors as `write`."""
@@ -198,11 +201,11 @@ class Arena:
         for segment in segments:
             segment.block.close()
 
-    def _write(self, array: npt.NDArray[Any]) -> Block | None:
+    def _write(self, arrays: list[npt.NDArray[Any]]) -> tuple[Block, ...] | None:
         for segment in self._segments:
-            block = segment.allocator.write(array)
-            if block is not None:
-                return block
+            blocks = segment.allocator.write(arrays)
+            if blocks is not None:
+                return blocks
         return None
 
     def _take(self, nbytes: int) -> Block | None:

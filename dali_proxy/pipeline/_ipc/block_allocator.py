@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from array import array
 from collections import deque
+from operator import add, attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -75,13 +78,31 @@ class BlockAllocator:
         start = self._extents.take(_units(nbytes))
         return None if start is None else Block(self, start << _SHIFT, nbytes)
 
-    def write(self, array: npt.NDArray[Any]) -> Block | None:
-        """Allocate a block and copy an array there if that is fast; return None if not, or if there is no space."""
+    def write(self, arrays: list[npt.NDArray[Any]]) -> tuple[Block, ...] | None:
+        """Allocate a block for each array and copy it there if that is fast; return None if not, or without space."""
         return None
 
     def _reclaim(self) -> None:
         while self.dropped:
             self._extents.give(*self.dropped.popleft())
+
+
+def table_of(blocks: list[tuple[Block, ...]], shapes: list[tuple[tuple[int, ...], ...]], number: int) -> bytes:
+    """Return the segment, offset and shape of one input of samples, as the bytes of int64 rows.
+
+    Args:
+        blocks: the blocks of all inputs of each sample.
+        shapes: the shapes of all inputs of each sample; those of this input have the same length.
+        number: number of the input.
+    """
+    if compiled is not None:
+        made: bytes = compiled.rows(blocks, shapes, number)
+        return made
+    places = map(_PLACE, map(itemgetter(number), blocks))
+    return array("q", itertools.chain.from_iterable(map(add, places, map(itemgetter(number), shapes)))).tobytes()
+
+
+_PLACE = attrgetter("segment_id", "offset")
 
 
 def _units(nbytes: int) -> int:

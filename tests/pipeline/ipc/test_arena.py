@@ -34,6 +34,12 @@ class Peer:
         self.begin_use = self.end_use = lambda: None
 
 
+def write(arena, array):
+    """Write one array, and return its block."""
+    (block,) = arena.write([array])
+    return block
+
+
 class Pair:
     """An arena and its reader in one process, connected by calls instead of a channel."""
 
@@ -97,7 +103,7 @@ ARRAYS = [
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_samples_are_read_as_written(make_pair, array):
     pair = make_pair(512 * KIB)
-    block = pair.arena.write(array)
+    block = write(pair.arena, array)
     assert block.offset % 64 == 0
     native = array.dtype.newbyteorder("=")
     view = pair.reader.view(block.segment_id, block.offset, array.shape, native)
@@ -110,14 +116,25 @@ def test_samples_are_read_as_written(make_pair, array):
 def test_write_copies_a_sample_immediately(make_pair):
     pair = make_pair()
     buffer = np.zeros(10, np.uint8)
-    block = pair.arena.write(buffer)
+    block = write(pair.arena, buffer)
     buffer[:] = 9
     assert not pair.reader.view(0, block.offset, (10,), np.uint8).any()
 
 
+def test_arrays_of_a_sample_are_written_together(make_pair):
+    pair = make_pair(1 * KIB)
+    turned = np.arange(6, dtype=np.int32).reshape(2, 3).T
+    given = [np.arange(900, dtype=np.uint8), turned, np.arange(50, dtype=np.float64)]  # too large for one segment
+    blocks = pair.arena.write(given)
+    assert {block.segment_id for block in blocks} == {0, 1}
+    for block, array in zip(blocks, given, strict=True):
+        view = pair.reader.view(block.segment_id, block.offset, array.shape, array.dtype)
+        np.testing.assert_array_equal(view, array)
+
+
 def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
     pair = make_pair()
-    block = pair.arena.write(np.ones(1000, np.uint8))
+    block = write(pair.arena, np.ones(1000, np.uint8))
     first, second = pair.arena.submit([block]), pair.arena.submit([block, block])
     for seq in (first, second):
         pair.writer.begin(seq)
@@ -132,9 +149,9 @@ def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
 
 def test_used_block_does_not_stop_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
-    kept = pair.arena.write(np.full(KIB, 77, np.uint8))
+    kept = write(pair.arena, np.full(KIB, 77, np.uint8))
     for number in range(300):
-        block = pair.arena.write(np.full(20 * KIB, number % 251, np.uint8))
+        block = write(pair.arena, np.full(20 * KIB, number % 251, np.uint8))
         seq = pair.submit(block)
         assert (pair.reader.view(0, block.offset, (20 * KIB,), np.uint8) == number % 251).all()
         pair.writer.complete(seq)
@@ -147,7 +164,7 @@ def test_finalizers_release_blocks(make_pair):
 
     class Holder:
         def __init__(self, arena, array):
-            self.arena, self.block = arena, arena.write(array)
+            self.arena, self.block = arena, write(arena, array)
             self.cycle = self
 
     gc.disable()  # a collection at this moment would make a holder too old for the next one
@@ -163,7 +180,7 @@ def test_finalizers_release_blocks(make_pair):
 
 def test_batch_larger_than_the_arena_makes_it_grow(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    blocks = [pair.arena.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
+    blocks = [write(pair.arena, np.full(10 * KIB, number, np.uint8)) for number in range(30)]
     for number, block in enumerate(blocks):
         assert (pair.reader.view(block.segment_id, block.offset, (10 * KIB,), np.uint8) == number).all()
     assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
@@ -181,29 +198,29 @@ def test_interrupt_while_the_arena_grows(make_pair):
 
     pair.arena._attach = interrupted
     with pytest.raises(KeyboardInterrupt):
-        pair.arena.write(np.ones(KIB, np.uint8))
-    block = pair.arena.write(np.ones(KIB, np.uint8))
+        write(pair.arena, np.ones(KIB, np.uint8))
+    block = write(pair.arena, np.ones(KIB, np.uint8))
     assert pair.reader.view(block.segment_id, block.offset, (KIB,), np.uint8).all()
 
 
 def test_sample_larger_than_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    block = pair.arena.write(np.full(700 * KIB, 3, np.uint8))
+    block = write(pair.arena, np.full(700 * KIB, 3, np.uint8))
     assert pair.reader.view(block.segment_id, block.offset, (700 * KIB,), np.uint8).min() == 3
     with pytest.raises(ArenaFullError, match="raise arena_bytes_limit"):
-        pair.arena.write(np.zeros(500 * KIB, np.uint8))
+        write(pair.arena, np.zeros(500 * KIB, np.uint8))
 
 
 def test_idle_segment_is_detached(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    blocks = [pair.arena.write(np.zeros(size * KIB, np.uint8)) for size in (1, 500)]
+    blocks = [write(pair.arena, np.zeros(size * KIB, np.uint8)) for size in (1, 500)]
     pair.writer.complete(pair.submit(*blocks))
     blocks.clear()
     for _ in range(20):
-        pair.writer.complete(pair.submit(pair.arena.write(np.zeros(KIB, np.uint8))))
+        pair.writer.complete(pair.submit(write(pair.arena, np.zeros(KIB, np.uint8))))
     assert pair.detached == []
     for _ in range(20):
-        pair.writer.complete(pair.submit(pair.arena.write(np.zeros(KIB, np.uint8))))
+        pair.writer.complete(pair.submit(write(pair.arena, np.zeros(KIB, np.uint8))))
     assert pair.detached == [1]
     assert pair.arena.capacity == 64 * KIB
 
@@ -211,18 +228,18 @@ def test_idle_segment_is_detached(make_pair):
 def test_ring_grows_for_requests_ahead_then_waits(make_pair):
     pair = make_pair(64 * KIB, limit=10**9, ahead=1, timeout=0.2)
     for _ in range(2):  # a request of 60 KiB is in flight, another one of 60 KiB is being written
-        pair.submit(*[pair.arena.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
+        pair.submit(*[write(pair.arena, np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
     assert pair.arena.capacity == 128 * KIB
     with pytest.raises(ChannelTimeoutError, match="request 0 wasn't read"):
-        pair.arena.write(np.zeros(20 * KIB, np.uint8))
+        write(pair.arena, np.zeros(20 * KIB, np.uint8))
     assert pair.arena.waited_ns > 100_000_000
     pair.writer.complete(0)
-    pair.arena.write(np.zeros(20 * KIB, np.uint8))
+    write(pair.arena, np.zeros(20 * KIB, np.uint8))
 
 
 def test_full_arena_waits_until_a_request_is_completed(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB, timeout=60)
-    seq = pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
+    seq = pair.submit(write(pair.arena, np.zeros(60 * KIB, np.uint8)))
     wait, waiting = pair.completions.wait, threading.Event()
 
     def noted(*args):
@@ -232,16 +249,16 @@ def test_full_arena_waits_until_a_request_is_completed(make_pair):
     pair.completions.wait = noted
     reader = threading.Thread(target=lambda: waiting.wait(60) and pair.writer.complete(seq))
     reader.start()
-    pair.arena.write(np.zeros(60 * KIB, np.uint8))
+    write(pair.arena, np.zeros(60 * KIB, np.uint8))
     assert pair.arena.waited_ns > 0
     reader.join()
 
 
 def test_thread_that_waits_for_room_lets_others_submit(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
-    pair.submit(pair.arena.write(np.zeros(30 * KIB, np.uint8)))
-    other = pair.arena.write(np.zeros(30 * KIB, np.uint8))
-    waiting = threading.Thread(target=pair.arena.write, args=(np.zeros(60 * KIB, np.uint8),))
+    pair.submit(write(pair.arena, np.zeros(30 * KIB, np.uint8)))
+    other = write(pair.arena, np.zeros(30 * KIB, np.uint8))
+    waiting = threading.Thread(target=write, args=(pair.arena, np.zeros(60 * KIB, np.uint8)))
     waiting.start()
     wait_until(lambda: pair.completions._words[1] == 1, "the wait")
     submitted = threading.Thread(target=pair.submit, args=(other,))
@@ -257,15 +274,15 @@ def test_thread_that_waits_for_room_lets_others_submit(make_pair):
 
 def test_closing_ends_a_wait_for_room(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
-    pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
+    pair.submit(write(pair.arena, np.zeros(60 * KIB, np.uint8)))
     raised = []
 
-    def write() -> None:
+    def fill() -> None:
         with pytest.raises(ChannelClosedError) as caught:
-            pair.arena.write(np.zeros(60 * KIB, np.uint8))
+            write(pair.arena, np.zeros(60 * KIB, np.uint8))
         raised.append(caught)
 
-    waiting = threading.Thread(target=write)
+    waiting = threading.Thread(target=fill)
     waiting.start()
     wait_until(lambda: pair.completions._words[1] == 1, "the wait")
     pair.completions.close()
@@ -277,11 +294,11 @@ def test_full_arena_detects_that_its_reader_is_gone(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     with ours:
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
-        pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
+        pair.submit(write(pair.arena, np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
         with pytest.raises(ChannelClosedError, match="gone"):  # without a timeout, it would wait forever otherwise
-            pair.arena.write(np.zeros(60 * KIB, np.uint8))
+            write(pair.arena, np.zeros(60 * KIB, np.uint8))
         timer.join()
 
 
@@ -292,18 +309,18 @@ def test_reader_that_is_killed_ends_the_wait(make_pair):
         child = Child(gate.wait)
         theirs.close()  # the child has it
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
-        pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
+        pair.submit(write(pair.arena, np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, child.kill)
         timer.start()
         with pytest.raises(ChannelClosedError):
-            pair.arena.write(np.zeros(60 * KIB, np.uint8))
+            write(pair.arena, np.zeros(60 * KIB, np.uint8))
         timer.join()
     gate.close()
 
 
 def test_forked_child_cannot_use_or_disturb_the_arena(make_pair):
     pair = make_pair()
-    blocks = [pair.arena.write(np.ones(100, np.uint8))]
+    blocks = [write(pair.arena, np.ones(100, np.uint8))]
     (block,) = blocks
 
     def use() -> None:
@@ -311,7 +328,7 @@ def test_forked_child_cannot_use_or_disturb_the_arena(make_pair):
         del block
         blocks.clear()
         with pytest.raises(ChannelClosedError, match="forked"):
-            pair.arena.write(np.zeros(10, np.uint8))
+            write(pair.arena, np.zeros(10, np.uint8))
 
     Child(use).join()
     assert pair.arena.bytes_used == 128
@@ -327,7 +344,7 @@ def test_many_threads_write_at_once(make_pair):
         random = np.random.default_rng(number)
         for _ in range(100):
             array = random.integers(0, 255, random.integers(1, 9000), np.uint8)
-            block = pair.arena.write(array)
+            block = write(pair.arena, array)
             with lock:
                 seq = pair.submit(block)
             if not np.array_equal(pair.reader.view(block.segment_id, block.offset, array.shape, np.uint8), array):
@@ -359,7 +376,7 @@ def test_closed_arena_says_so(make_pair):
     pair = make_pair()
     pair.arena.close()
     with pytest.raises(ChannelClosedError):
-        pair.arena.write(np.zeros(1, np.uint8))
+        write(pair.arena, np.zeros(1, np.uint8))
 
 
 rows = st.tuples(
@@ -375,7 +392,7 @@ rows = st.tuples(
 def test_rows_never_reach_outside_of_their_segment(table, dtype):
     pair = Pair(64 * KIB)
     try:
-        pair.arena.write(np.zeros(1, np.uint8))
+        write(pair.arena, np.zeros(1, np.uint8))
         inside = all(
             segment == 0
             and offset >= 0
@@ -428,7 +445,7 @@ def test_compiled_check_of_rows_refuses_other_tables():
 
 def test_empty_sample_may_not_be_too_large_for_numpy(make_pair):
     pair = make_pair()
-    pair.arena.write(np.zeros(1, np.uint8))
+    write(pair.arena, np.zeros(1, np.uint8))
     with pytest.raises(ProtocolError):
         pair.reader.batch(np.array([[0, 0, 0, 2**47, 2**47]]), "uint8")
     with pytest.raises(ProtocolError):
@@ -437,7 +454,7 @@ def test_empty_sample_may_not_be_too_large_for_numpy(make_pair):
 
 def test_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
     pair = make_pair()
-    block = pair.arena.write(np.zeros(1, np.uint8))
+    block = write(pair.arena, np.zeros(1, np.uint8))
     assert block.segment_id == 0
     fd = os.open(os.devnull, os.O_RDONLY)
     with pytest.raises(ProtocolError, match="number in use"):
@@ -469,7 +486,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     pair = make_pair()
     pair.attach = lambda segment_id, block: reader.attach(segment_id, os.dup(block.fd), block.nbytes)
     pair.arena._attach = pair.attach
-    block = pair.arena.write(np.full(10, 4, np.uint8))
+    block = write(pair.arena, np.full(10, 4, np.uint8))
     row = np.array([[0, block.offset, 10]])
     early = reader.batch(row, np.uint8)
     assert not early.pinned  # and is usable, however long it takes

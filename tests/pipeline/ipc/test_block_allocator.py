@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._ipc.block_allocator import BlockAllocator, compiled
+from dali_proxy.pipeline._ipc import block_allocator
+from dali_proxy.pipeline._ipc.block_allocator import BlockAllocator, compiled, table_of
 from tests.pipeline.ipc.test_arena import ARRAYS
 
 KINDS = [BlockAllocator, *([] if compiled is None else [compiled.BlockAllocator])]
@@ -74,11 +75,12 @@ def test_blocks_may_be_dropped_in_any_order(create_allocator):
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_compiled_write_copies_contiguous_arrays_only(array):
     allocator = compiled.BlockAllocator(0, np.zeros(512 << 10, np.uint8))
-    block = allocator.write(array)
+    blocks = allocator.write([array])
     if not (array.flags.c_contiguous and array.dtype.isnative):
-        assert block is None  # NumPy copies it
+        assert blocks is None  # NumPy copies it
         assert allocator.used == 0
         return
+    (block,) = blocks
     copied = np.ndarray(array.shape, array.dtype, block.array, block.offset)
     np.testing.assert_array_equal(copied, array)
     assert block.nbytes == array.nbytes
@@ -87,13 +89,17 @@ def test_compiled_write_copies_contiguous_arrays_only(array):
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_compiled_write_refuses_or_has_no_room():
     allocator = compiled.BlockAllocator(0, np.zeros(1024, np.uint8))
-    assert allocator.write(np.zeros(1025, np.uint8)) is None
-    assert allocator.write(np.array([None])) is None  # addresses mean nothing elsewhere
-    kept = allocator.write(np.ones(1000, np.uint8))
+    small = np.ones(10, np.uint8)
+    assert allocator.write([small, np.zeros(1025, np.uint8)]) is None
+    assert allocator.write([small, np.array([None])]) is None  # addresses mean nothing elsewhere
+    assert allocator.used == 0  # nothing is left of the first array
+    (kept,) = allocator.write([np.ones(1000, np.uint8)])
     assert kept.array[:1000].all()
-    assert allocator.write(np.zeros(30, np.uint8)) is None
-    with pytest.raises(TypeError):
-        allocator.write(3)
+    assert allocator.write([np.zeros(30, np.uint8)]) is None
+    assert allocator.write([]) == ()
+    for wrong in (3, small, (small,), [3]):
+        with pytest.raises(TypeError):
+            allocator.write(wrong)
     with pytest.raises(TypeError):
         allocator.take("3")
     assert allocator.take(-1) is None
@@ -104,13 +110,55 @@ def test_compiled_write_refuses_or_has_no_room():
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_compiled_write_copies_several_arrays():
+    allocator = compiled.BlockAllocator(0, np.zeros(1024, np.uint8))
+    given = [np.arange(7, dtype=np.float32), np.int16(5)[None], np.zeros((0, 2))]
+    for block, array in zip(allocator.write(given), given, strict=True):
+        np.testing.assert_array_equal(np.ndarray(array.shape, array.dtype, block.array, block.offset), array)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_table_has_a_row_for_each_sample(monkeypatch, compiles):
+    if compiles and compiled is None:
+        pytest.skip("no C compiler")
+    kind = compiled.BlockAllocator if compiles else BlockAllocator
+    monkeypatch.setattr(block_allocator, "compiled", compiled if compiles else None)
+    allocators = [kind(number, np.zeros(1024, np.uint8)) for number in (3, 1 << 40)]
+    blocks = [(each.take(5), each.take(70)) for each in allocators]
+    shapes = [((), (2, 1 << 40)), ((), (0, 7))]
+    second = np.frombuffer(table_of(blocks, shapes, 1), np.int64).reshape(2, -1)
+    assert second.tolist() == [[3, 64, 2, 1 << 40], [1 << 40, 64, 0, 7]]
+    assert np.frombuffer(table_of(blocks, shapes, 0), np.int64).tolist() == [3, 0, 1 << 40, 0]
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_compiled_table_refuses_what_is_no_table():
+    blocks = compiled.BlockAllocator(0, np.zeros(1024, np.uint8)).write([np.zeros(4)])
+    for given in [
+        ([blocks, blocks], [((4,),)], 0),
+        ([blocks], [((4,),)], 1),
+        ([blocks], [((4,),)], -1),
+        ([blocks, blocks], [((4,),), ((4, 1),)], 0),
+        ([blocks], [((1 << 63,),)], 0),
+        ([blocks], [(("4",),)], 0),
+        ([blocks], [(4,)], 0),
+        ([blocks], [[(4,)]], 0),
+        ([(3,)], [((4,),)], 0),
+        ([blocks], 3, 0),
+    ]:
+        with pytest.raises((TypeError, ValueError, IndexError, OverflowError)):
+            compiled.rows(*given)
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_compiled_loop_leaks_nothing():
     def use() -> None:
         memory = np.zeros(1 << 20, np.uint8)
         references = sys.getrefcount(memory)
         allocator = compiled.BlockAllocator(0, memory)
-        blocks = [allocator.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than its initial capacity
-        allocator.write(np.zeros((4, 4), ">i4"))
+        blocks = [allocator.write([np.zeros(300, np.uint8)]) for _ in range(100)]  # more than its initial capacity
+        allocator.write([np.zeros(300, np.uint8), np.zeros((4, 4), ">i4")])
+        compiled.rows(blocks, [((300,),)] * 100, 0)
         del blocks[::2]
         del allocator, blocks
         assert sys.getrefcount(memory) == references
@@ -131,7 +179,7 @@ def test_compiled_loop_copies_many_bytes_and_no_more(nbytes):
     memory = np.full(nbytes + 4096, 7, np.uint8)
     allocator = compiled.BlockAllocator(0, memory)
     before = allocator.take(64)
-    block = allocator.write(given)
+    (block,) = allocator.write([given])
     np.testing.assert_array_equal(memory[block.offset : block.offset + nbytes], given)
     assert (memory[: before.nbytes] == 7).all()
     assert (memory[block.offset + nbytes :] == 7).all()

@@ -89,6 +89,8 @@ def _converter(kind: type) -> Callable[[Any, str], npt.NDArray[Any]]:
         return _unchanged
     if issubclass(kind, bytes | bytearray):
         return _from_bytes
+    if issubclass(kind, np.generic):
+        return _from_scalar
     return _from_object
 
 
@@ -102,6 +104,10 @@ def _unchanged(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
 
 def _from_bytes(value: bytes | bytearray, name: str) -> npt.NDArray[Any]:
     return np.frombuffer(value, np.uint8)
+
+
+def _from_scalar(value: np.generic, name: str) -> npt.NDArray[Any]:
+    return np.asarray(value)
 
 
 def _from_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:

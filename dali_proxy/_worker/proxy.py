@@ -41,7 +41,10 @@ class Proxy:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._clients: list[WorkerClient | None] = [None] * endpoint.processes
+        self._outputs = range(endpoint.outputs)
         self._one_output = endpoint.outputs == 1 and endpoint.structure is None
+        self._names = [spec.name for spec in endpoint.inputs]
+        self._named = frozenset(self._names)
         self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
         self._takes_name = all(spec.name != _NAME for spec in endpoint.inputs)
         parameter = inspect.Parameter
@@ -63,8 +66,7 @@ class Proxy:
             if self._only_input is not None and len(args) == 1 and not kwargs:
                 arrays = [as_input_array(args[0], self._only_input)]
             else:
-                values = self._bind(args, kwargs)
-                arrays = [as_input_array(each, spec) for each, spec in zip(values, self._endpoint.inputs, strict=True)]
+                arrays = list(map(as_input_array, self._bind(args, kwargs), self._endpoint.inputs))
         except (SampleTypeError, PlaceholderError) as error:
             if name is None:
                 raise
@@ -77,7 +79,7 @@ class Proxy:
             sample = client.sample(arrays, name)
         if self._one_output:
             return SampleRef(sample, 0)
-        refs = tuple([SampleRef(sample, output) for output in range(self._endpoint.outputs)])
+        refs = tuple([SampleRef(sample, output) for output in self._outputs])
         return refs if self._endpoint.structure is None else fill(self._endpoint.structure, refs)
 
     def __repr__(self) -> str:
@@ -87,7 +89,9 @@ class Proxy:
         return (Proxy, (self._endpoint,))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        names = [spec.name for spec in self._endpoint.inputs]
+        names = self._names
+        if not args and kwargs.keys() == self._named:
+            return [kwargs[name] for name in names]
         if len(names) == 1:
             if args:
                 raise ProxyCallError(
@@ -100,14 +104,11 @@ class Proxy:
                 f"by name, proxy({', '.join(f'{name}=...' for name in names)})"
             )
         unknown = [name for name in kwargs if name not in names]
-        missing = [name for name in names if name not in kwargs]
-        if unknown or missing:
-            unused = [name for name in unknown if name in self._endpoint.unused]
-            faults = {
-                "declared, but no output depends on it": unused,
-                "unknown": [name for name in unknown if name not in unused],
-                "missing": missing,
-            }
-            wrong = [f"{what}: {', '.join(which)}" for what, which in faults.items() if which]
-            raise ProxyCallError(f"the pipeline's inputs are {', '.join(names)}; {'; '.join(wrong)}")
-        return [kwargs[name] for name in names]
+        unused = [name for name in unknown if name in self._endpoint.unused]
+        faults = {
+            "declared, but no output depends on it": unused,
+            "unknown": [name for name in unknown if name not in unused],
+            "missing": [name for name in names if name not in kwargs],
+        }
+        wrong = [f"{what}: {', '.join(which)}" for what, which in faults.items() if which]
+        raise ProxyCallError(f"the pipeline's inputs are {', '.join(names)}; {'; '.join(wrong)}")

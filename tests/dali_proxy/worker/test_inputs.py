@@ -60,6 +60,7 @@ class Hostile:
         (bytearray(b"abc"), np.array([97, 98, 99], np.uint8)),
         (memoryview(b"abc"), np.array([97, 98, 99], np.uint8)),
         (5, np.int64(5)),
+        (np.float32(1.5), np.float32(1.5)),
         (2.5, np.float64(2.5)),
         (True, np.bool_(True)),
         ([[1, 2], [3, 4]], np.array([[1, 2], [3, 4]])),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dali_proxy._common.policies import LastBatchPolicy
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._loader.loss_spikes import LossSpike, LossSpikes, loss_spikes
     from dali_proxy._loader.mixing import CutMix, MixUp
     from dali_proxy._loader.mixture import Mixture, SourceCounts
     from dali_proxy._loader.packed_batch_sampler import PackedBatchSampler
@@ -59,6 +60,8 @@ __all__ = [
     "DALIServer",
     "DataLoader",
     "LastBatchPolicy",
+    "LossSpike",
+    "LossSpikes",
     "MixUp",
     "Mixture",
     "NameTakenError",
@@ -89,6 +92,7 @@ __all__ = [
     "feed_ndarray",
     "fn",
     "install_as_nvidia_dali",
+    "loss_spikes",
     "operator_def",
     "ops",
     "pipeline_def",
@@ -111,6 +115,7 @@ _NAMES = {
     "_common.policies": "LastBatchPolicy",
     "_iterators": "DALIClassificationIterator DALIGenericIterator DALIRaggedIterator",
     "_loader.loader": "DataLoader",
+    "_loader.loss_spikes": "LossSpike LossSpikes loss_spikes",
     "_loader.mixing": "CutMix MixUp",
     "_loader.mixture": "Mixture SourceCounts",
     "_loader.packed_batch_sampler": "PackedBatchSampler",

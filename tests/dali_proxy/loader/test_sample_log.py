@@ -24,7 +24,9 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 def test_batches_that_the_loop_gets_are_logged(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     with DALIServer(noisy(), mode="thread") as server:
-        loader = DataLoader(server, IndexDataset(10, server.proxy), batch_size=4, shuffle=True, sample_log=path)
+        order = torch.Generator()
+        dataset = IndexDataset(10, server.proxy)
+        loader = DataLoader(server, dataset, batch_size=4, shuffle=True, generator=order, sample_log=path)
         for epoch in range(2):
             got = [indices.tolist() for _, indices in loader]
             assert [each["indices"] for each in lines_of(path)[3 * epoch :]] == got

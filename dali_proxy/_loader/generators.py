@@ -89,13 +89,14 @@ class DrawWatch:
         if self.found or self._looks == _LOOKS:
             return next(items)
         self._looks += 1
-        before = _global_states()
+        before = global_states()
         item = next(items)
-        self.found = _global_states() != before
+        self.found = global_states() != before
         return item
 
 
-def _global_states() -> tuple[Any, ...]:
+def global_states() -> tuple[Any, ...]:
+    """Return the states of all global generators, for comparisons."""
     kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), kind, keys.tobytes(), rest
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dali_proxy._common.nested import find
-from dali_proxy._loader.generators import Generators
+from dali_proxy._loader.generators import Generators, global_states
 from dali_proxy._loader.resume import LoaderState
 from dali_proxy._worker.placeholders import BatchRef, JoinedRefs
 from dali_proxy.pipeline._executor.draws import Draw, draws
@@ -65,6 +65,12 @@ def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None)
     again = _copy(loader)
     again.load_state_dict(state.as_dict())
     placeholders: list[Any] = []
+    if not state.shared and _draws_globally(loader):
+        raise ArgumentMismatchError(
+            f"replay: the state was saved before epoch {state.epoch} began, and the order of its samples follows from "
+            "global random generators, whose states it doesn't have: use a state that was saved in that epoch, or "
+            "give the loader generator=torch.Generator()"
+        )
     with Generators(loader).going_back({}, Generators(loader).shared()), closing(iter(again)) as batches:
         batches.on_placeholders = lambda data: placeholders.__setitem__(slice(None), [data])
         for data in itertools.islice(batches, skipped, None):
@@ -84,6 +90,15 @@ def _draws(server: Any, placeholders: Any) -> Iterator[Draw]:
     for ticket in sorted(tickets.values(), key=lambda ticket: ticket.seq):
         if ticket.key is not None:
             yield from draws(server.pipeline._internals.graph, server.seed or 0, BatchKey(*ticket.key), ticket.size)
+
+
+def _draws_globally(loader: Any) -> bool:
+    """Return whether the sampler of a loader draws from global random generators."""
+    again = _copy(loader)
+    with Generators(loader).going_back({}, Generators(loader).shared()):
+        before = global_states()
+        next(iter(again.sampler if again.batch_sampler is None else again.batch_sampler), None)
+        return global_states() != before
 
 
 def _copy(loader: Any) -> Any:

@@ -87,8 +87,23 @@ def test_batch_of_a_sampler_with_a_state(server: DALIServer) -> None:
         made.replay(state, 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_of_the_beginning_of_an_epoch(server: DALIServer, kind: str) -> None:
+    made = loader(server, **KINDS[kind])
+    list(made)
+    state = made.state_dict()
+    seen = list(made)
+    numbers = torch.get_rng_state()
+    if kind in ("shuffled", "workers"):  # the order follows from a generator whose state isn't in this one
+        with pytest.raises(ArgumentMismatchError, match=r"before epoch 1 began.*use a state that was saved in that"):
+            made.replay(state, 2)
+    else:
+        assert equal(made.replay(state, 2).data, seen[2])
+    assert torch.equal(torch.get_rng_state(), numbers)
+
+
 def test_batches_that_do_not_exist(server: DALIServer) -> None:
-    made = loader(server)
+    made = loader(server, shuffle=False)
     with pytest.raises(ArgumentValueError, match="epoch 0 has no batch 6"):
         made.replay(made.state_dict(), 6)
     with pytest.raises(ArgumentValueError, match="batch must be 0 or more, not -1"):

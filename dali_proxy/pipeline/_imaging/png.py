@@ -19,7 +19,7 @@ from dali_proxy.pipeline._imaging.native import compiled
 Pixels = npt.NDArray[np.uint8]
 
 _SAMPLES = {0: 1, 2: 3, 3: 1, 6: 4}  # of a pixel, by the color type
-_PALETTE = 3
+_PALETTE, _LARGEST_PALETTE = 3, 256 * 3  # color type, bytes
 # Chunks that don't change pixels: OpenCV and DALI don't convert colors by profiles, either.
 _HARMLESS = frozenset(
     (b"cHRM", b"eXIf", b"gAMA", b"iCCP", b"iTXt", b"pHYs", b"sBIT", b"sRGB", b"tEXt", b"tIME", b"zTXt")
@@ -38,7 +38,7 @@ def decode_plain_png(view: memoryview, out: npt.NDArray[Any] | None = None) -> t
     """
     if compiled is None or bytes(view[:8]) != PNG_SIGNATURE:
         return None
-    chunks = list(png_chunks(view))
+    chunks = _chunks_of_image(view)
     if not chunks or chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
         return None
     data: list[memoryview] = []
@@ -52,7 +52,7 @@ def decode_plain_png(view: memoryview, out: npt.NDArray[Any] | None = None) -> t
             data.append(view[at : at + length])
             continue
         ended = ended or bool(data)
-        if name == b"PLTE" and palette is None and not data and length % 3 == 0:
+        if name == b"PLTE" and palette is None and not data and length % 3 == 0 and length <= _LARGEST_PALETTE:
             palette = np.frombuffer(view[at : at + length], np.uint8).reshape(-1, 3)
         elif name not in _HARMLESS and name not in (b"IHDR", b"IEND"):
             return None
@@ -74,3 +74,13 @@ def decode_plain_png(view: memoryview, out: npt.NDArray[Any] | None = None) -> t
     if palette is not None and int(pixels.max()) >= len(palette):
         return None
     return pixels, palette
+
+
+def _chunks_of_image(view: memoryview) -> list[tuple[bytes, int, int]]:
+    """Return the chunks of a PNG up to the first that ends it: what follows isn't a part of the image."""
+    chunks = []
+    for chunk in png_chunks(view):
+        chunks.append(chunk)
+        if chunk[0] == b"IEND":
+            break
+    return chunks

@@ -161,6 +161,33 @@ def test_index_outside_the_palette_is_left_to_others() -> None:
     assert decode_plain_png(memoryview(b"\x89PNG\r\n\x1a\n" + b"".join(parts))) is None
 
 
+def test_palette_of_too_many_colors_is_an_error() -> None:
+    file = encoded(drawn(20, 31, 3, smooth=True), "P")
+    at = file.index(b"PLTE") - 4
+    (length,) = struct.unpack_from(">I", file, at)
+    too_many = file[:at] + chunk(b"PLTE", bytes(257 * 3)) + file[at + 12 + length :]
+    assert decode_plain_png(memoryview(too_many)) is None
+    with pytest.raises(DecodeError, match="palette"):
+        decode(too_many)
+
+
+def test_pixels_behind_the_end_are_not_decoded() -> None:
+    file = encoded(drawn(20, 31, 3, smooth=True))
+    at = file.index(b"IDAT") - 4
+    ended = file[:at] + chunk(b"IEND", b"") + file[at:]
+    assert decode_plain_png(memoryview(ended)) is None
+    with pytest.raises(DecodeError):
+        decode(ended)
+
+
+def test_data_behind_the_end_is_ignored() -> None:
+    pixels = drawn(20, 31, 3, smooth=True)
+    for rest in (b"rest", bytes(20), chunk(b"ABCD", b"critical")):
+        found = decode_plain_png(memoryview(encoded(pixels) + rest))
+        assert found is not None
+        np.testing.assert_array_equal(found[0], pixels)
+
+
 def test_unknown_filter_is_left_to_others() -> None:
     header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
     parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\5\2")), chunk(b"IEND", b"")]

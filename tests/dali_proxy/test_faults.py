@@ -69,6 +69,7 @@ def in_a_child(body: Callable[[DALIServer], None], mode: Any) -> None:
     assert child.exitcode == 0, "its traceback is above"
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("persistent_workers", [False, True])
 def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
     def body(server: DALIServer) -> None:

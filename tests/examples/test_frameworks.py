@@ -124,6 +124,7 @@ def named(samples: Any) -> dict[str, Any]:
     return {"values": values, "labels": labels}
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("prepares", [True, False], ids=["prepared", "as it is"])
 @pytest.mark.usefixtures("accelerate")

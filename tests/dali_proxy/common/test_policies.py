@@ -52,6 +52,7 @@ def batches(loader: Any) -> list[list[int]]:
 WHOLE = [[0, 1, 2], [3, 4, 5]]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize(
     ("policy", "padded", "last"),
@@ -78,6 +79,7 @@ def test_loader(server: DALIServer, num_workers: int, policy: Any, padded: bool,
     assert len(loader) == len(WHOLE) + len(last)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize(("policy", "last"), [(FILL, [[6, 0, 1]]), (PARTIAL, [[6]]), (DROP, [])])
 def test_persistent_workers(server: DALIServer, policy: LastBatchPolicy, last: list[list[int]]) -> None:
     dataset = IndexDataset(7, server.proxy)

@@ -65,6 +65,7 @@ class Growing(IndexDataset):
         return self.transform(np.full(width, index, np.int32)), index
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("ragged", ["list", "nested", "pad"])
 def test_loader(server: DALIServer, ragged: Any, num_workers: int) -> None:

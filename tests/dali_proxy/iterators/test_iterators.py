@@ -456,6 +456,7 @@ def checkpointed(padded: bool = True, checkpoint: bytes | None = None) -> Any:
     return pipe
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("prepare", [False, True])
 @pytest.mark.parametrize("taken", [0, 1, 3, 4, 5, 6, 9])
 @pytest.mark.parametrize("padded", [False, True])

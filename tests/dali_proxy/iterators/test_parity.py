@@ -48,6 +48,7 @@ def compare(script: Callable[[str], Any]) -> Any:
     return results[1]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_sizes(policy: str, padded: bool) -> None:
@@ -138,6 +139,7 @@ def test_sources_are_called_ahead(policy: str, depth: int, prepare: bool) -> Non
     compare(script)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("auto_reset", [False, True, None, "yes", "no"])
 @pytest.mark.parametrize(
     "script",

@@ -77,6 +77,7 @@ def iterate(
             getattr(pipe, "close", lambda: None)()
 
 
+@pytest.mark.combinations
 @pytest.mark.parity
 @pytest.mark.parametrize("stick", [False, True], ids=["moving", "sticking"])
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
@@ -141,6 +142,7 @@ def test_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded
     assert results(DALIClassificationIterator) == expected
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5])
 @pytest.mark.parametrize("shards", [1, 2, 3])
@@ -154,6 +156,7 @@ def test_samples_come_once_an_epoch_with_partial(files: list[str], shards: int, 
         assert given == list(range(1, len(files) + 1))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("stick", [False, True], ids=["moving", "sticking"])
 @pytest.mark.parametrize("policy", [policy.name for policy in LastBatchPolicy])
 def test_ranks_have_equal_numbers_of_batches(files: list[str], policy: str, stick: bool) -> None:
@@ -197,6 +200,7 @@ def test_readers_must_agree(files: list[str], first: Any, second: Any, what: str
         DALIGenericIterator(pipes, ["x"], reader_name="r")
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("taken", [0, 1, 4, 5, 6, 11])
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))

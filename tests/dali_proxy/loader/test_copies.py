@@ -23,6 +23,7 @@ def indices(loader: Any) -> list[list[int]]:
     return [check_affine(*batch) for batch in loader]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("duplicate", COPIES, ids=IDS)
 @pytest.mark.parametrize("workers", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
 def test_copy_of_a_loader_has_its_own_workers_and_position(
@@ -43,6 +44,7 @@ def test_copy_of_a_loader_has_its_own_workers_and_position(
     del iterator, copied
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("duplicate", COPIES, ids=IDS)
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_iterator_and_workers_refuse_to_be_copied(

@@ -56,6 +56,7 @@ def indices_of(loader: Any) -> list[int]:
     return [index for images, indices in loader for index in check_affine(images, indices)]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("num_workers", WORKERS)
 def test_samples_arrive_in_order(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, IndexDataset(53, server.proxy), batch_size=8, num_workers=num_workers)
@@ -125,6 +126,7 @@ def test_batch_size_none_gives_single_samples(server: DALIServer, num_workers: i
     assert sorted(int(image[0]) for image, _ in stream) == [affine_of(index) for index in range(9)]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("num_workers", WORKERS)
 def test_iterable_dataset(server: DALIServer, num_workers: int, drop_last: bool) -> None:

@@ -198,6 +198,7 @@ def test_stream_that_does_not_resume_exactly_is_an_error(steps: int) -> None:
     assert list(resumed) == list(packed())[steps:]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("kind", [Stream, StatefulStream, StatefulIterator])
 @pytest.mark.parametrize(
     ("steps", "before", "after"),

@@ -53,6 +53,7 @@ DATASETS: dict[str, Callable[[DALIServer], Any]] = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("kind", DATASETS)
 def test_ranks_of_one_server_draw_different_random_numbers(kind: str, num_workers: int, initialize: Initialize) -> None:

@@ -109,6 +109,7 @@ def nested(image: dynamic.Tensor) -> dict[str, Any]:
     return {"views": views, "pair": Pair(image, (small,)), "image": image}
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize(("mode", "workers"), [("thread", 0), ("process", 2)])
 @pytest.mark.parametrize("placed", ["server", "pool"])
 def test_structure_of_a_functions_result(mode: Any, workers: int, placed: str) -> None:

@@ -32,6 +32,7 @@ class Files(Dataset[Any]):
         return self.transform(b"image"), len(Path("image").read_bytes())
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("workers", [{"loader": 0}, {"loader": 1}, {"server": 1}])
 def test_relative_path_belongs_to_the_directory_of_the_dataset(
     workers: dict[str, int], serve: Callable[..., DALIServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

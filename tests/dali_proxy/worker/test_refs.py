@@ -65,6 +65,7 @@ def refs(server: DALIServer) -> list[Any]:
     return [server.proxy(sample(1)), BatchRef(Ticket(b"", 1, 2, 3), 0)]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 def test_use_as_data_is_refused(refs: list[Any], use: Callable[[Any], Any]) -> None:
     for ref, advice in zip(

@@ -73,6 +73,7 @@ def samples_of(paths: list[Path], scheme: str = "") -> Samples:
     return [np.frombuffer(os.fsencode(f"{scheme}{path}"), np.uint8) for path in paths]
 
 
+@pytest.mark.combinations
 @pytest.mark.usefixtures("old")
 @pytest.mark.parametrize("describe", [read, resized, peeked])
 @pytest.mark.parametrize("cache", ["100MB", "200KB"])

@@ -51,6 +51,7 @@ def two_sources(data: Any) -> Any:
     return fn.resize(fn.decoders.image(data), size=fn.external_source(name="size"))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("describe", [crops, resized, whole, resized_and_whole, two_sources])
 @pytest.mark.parametrize("cache", ["100MB", "10KB", 3000])
 def test_results_are_those_without_a_cache(describe: Any, cache: Any, encoded: Samples) -> None:
@@ -60,6 +61,7 @@ def test_results_are_those_without_a_cache(describe: Any, cache: Any, encoded: S
     assert (run.report["cache_hits"] == 2 * len(encoded)) == (cache == "100MB")
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("cache", ["100MB", "1MB", 3000])
 @pytest.mark.parametrize("describe", [crops, whole, resized_and_whole])
 def test_large_images_have_the_bits_of_those_without_a_cache(describe: Any, cache: Any, large: Samples) -> None:

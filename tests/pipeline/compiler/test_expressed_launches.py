@@ -112,6 +112,7 @@ def edges(data: Any) -> tuple[Any, ...]:
 GRAPHS: list[Define] = [colors, flips, noise, warped, windows, slices, mirrored, blurred, turned, edges]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("define", GRAPHS)
 @pytest.mark.parametrize("size", ["one size", "several sizes"])
 def test_batches_have_the_bits_of_the_operators(

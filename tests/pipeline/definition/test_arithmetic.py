@@ -47,6 +47,7 @@ def numbers(dtype: str, seed: int, nonzero: bool = False) -> Any:
     return np.where(values == 0, np.ones_like(values), values) if nonzero else values
 
 
+@pytest.mark.combinations
 @pytest.mark.parity
 @pytest.mark.parametrize("left", DTYPES)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "eq", "and_"])

@@ -60,6 +60,7 @@ def take(pipe: Pipeline, count: int) -> list[Any]:
     return outputs
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 7])
 def test_pipeline_resumes_exactly_at_the_checkpoint(parallel: bool, before: int) -> None:
@@ -75,6 +76,7 @@ def test_pipeline_resumes_exactly_at_the_checkpoint(parallel: bool, before: int)
     second.close()
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("before", range(7))
 def test_source_that_restarts_by_itself_resumes_at_the_checkpoint(parallel: bool, before: int) -> None:

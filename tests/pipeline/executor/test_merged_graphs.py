@@ -115,6 +115,7 @@ def batches(define: Callable[[list[str]], Any], files: list[str], size: int) -> 
     return outputs
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(
     "define",

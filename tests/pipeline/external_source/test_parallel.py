@@ -107,6 +107,7 @@ def test_batches_are_computed_in_parallel() -> None:
     pipe.close()
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize(
     ("source", "cycle", "expected", "after_reset"),

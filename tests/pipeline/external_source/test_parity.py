@@ -65,6 +65,7 @@ def raised(call: Callable[[], Any]) -> type[BaseException] | None:
     return None
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("depth", [1, 2, 4])
 @pytest.mark.parametrize("cycle", [None, "no", "quiet", "raise", True, False])
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_decoding_equals_dali(name: str) -> None:
         assert difference <= ((name, output_type) in MAY_DIFFER_BY_1), output_type
 
 
+@pytest.mark.combinations
 @pytest.mark.parity
 @pytest.mark.parametrize("output_type", ["RGB", "BGR", "GRAY", "YCbCr"])
 @pytest.mark.parametrize(
@@ -137,6 +138,7 @@ BANDS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", BANDS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ SHAPES = [(37, 53, 3), (300, 411, 3), (64, 64, 1), (50, 40, 4), (41, 9, 2), (1, 
 SIZES = [(24, 31), (224, 224), (1, 1), (3, 100)]
 
 
+@pytest.mark.combinations
 @needs_compiled
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("interp", ["linear", "cubic", "lanczos3", "gaussian", "triangular"])

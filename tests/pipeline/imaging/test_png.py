@@ -64,6 +64,7 @@ def filtered(pixels: Pixels, number: int) -> bytes:
     )
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("number", range(5), ids=["none", "sub", "up", "average", "paeth"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("size", [(1, 1), (5, 1), (1, 7), (33, 47)])

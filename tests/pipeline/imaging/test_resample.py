@@ -59,6 +59,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.combinations
 @pytest.mark.parity
 @pytest.mark.parametrize("interp", DALI_TYPES)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.float32])

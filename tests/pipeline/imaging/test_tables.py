@@ -80,6 +80,7 @@ def test_tables_of_invalid_axes_are_errors() -> None:
         axis_tables(ones * 0.0, ones * 1.0, ones, ones, 9, 9, True)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("relative", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("from_start", [False, True])
 @pytest.mark.parametrize("exact", [False, True])

@@ -35,6 +35,7 @@ def test_matrix_of_each_sample(runner: Any, source: str, target: str) -> None:
             assert np.allclose(result.astype(np.float64), expected, atol=1 if target != "float16" else 0.5)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("source", COLOR_CHANNELS)
 @pytest.mark.parametrize("target", COLOR_CHANNELS)
 def test_color_spaces(runner: Any, source: str, target: str) -> None:

@@ -38,6 +38,7 @@ def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
     )
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("filter", FILTERS, ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
 def test_resize_of_float_images(runner: Any, filter: DALIInterpType, antialias: bool) -> None:

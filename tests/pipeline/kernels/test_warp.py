@@ -13,6 +13,7 @@ from dali_proxy.pipeline._kernels.warp import plan_warp_affine
 from pipeline.errors import PipelineError
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize(("source", "target"), [("uint8", "uint8"), ("uint8", "float32"), ("int16", "int16")])
 @pytest.mark.parametrize("fill", [None, 9.0])

@@ -25,6 +25,7 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("key", [np.s_[::-1], np.s_[:, ::-1], np.s_[2::2, 1:-1], np.s_[::-2, ::-2, ::-1]])

@@ -64,6 +64,7 @@ def test_brightness_and_contrast(operator: str, arguments: dict[str, Any], sourc
         )
 
 
+@pytest.mark.combinations
 @pytest.mark.parity
 @pytest.mark.parametrize("source", [*DTYPES, "float16"])
 @pytest.mark.parametrize(("operator", "arguments"), TWISTS, ids=str)

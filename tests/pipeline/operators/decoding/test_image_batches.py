@@ -47,6 +47,7 @@ def decoded(decoder: str, images: list[Array], **options: Any) -> list[Array]:
     return run(images, lambda encoded: DECODERS[decoder](encoded, **options))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize(
     "options",

@@ -23,6 +23,7 @@ FILTERS = list(our_types.DALIInterpType)
 LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")
 
 
+@pytest.mark.combinations
 @pytest.mark.parity
 @pytest.mark.parametrize("interp", FILTERS)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "float32"])

@@ -4,7 +4,7 @@ The dataset, the server (as a thread), and the loop all run in this process, wit
 the whole way of a batch of JPEGs: through the proxy, the pipeline on the CPU, and back into tensors. Each call of a
 Python function counts, by its file. It is a hop if the project's code that called it is in another file. The loop waits
 after each batch until no thread has anything left to do. Of all batches, the one with the fewest calls is shown, so
-that other load on the machine has no influence.
+that other load on the machine has no influence. The steps of the way are in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,35 +36,65 @@ ROOTS = tuple(str(Path(package.__file__ or "").parent) for package in (dali_prox
 WARM_UP = 120
 """Batches before the measurement, in which the number in flight adapts and caches fill."""
 
+MOST_CALLERS = 100
+"""Depth of the tree of calls."""
+
 PAUSE = 0.01
 """Seconds after each measured batch, in which all threads come to rest."""
 
 Jpeg = npt.NDArray[np.uint8]
 
 
-class Profile:
-    """Counts calls of Python functions on all threads that start after it, and on this one.
+class Call(NamedTuple):
+    """A call of a Python function.
 
     Attributes:
-        counts: calls by code object; None to count nothing.
-        hops: calls of functions of the project from another file of it, by code object.
+        code: the function.
+        thread: ID of the thread.
+        callers: the files of the project's functions that it was called from, the nearest one first; only that one,
+            unless all are recorded.
     """
 
-    def __init__(self) -> None:
-        self.counts: Counter[CodeType] | None = None
-        self.hops: Counter[CodeType] = Counter()
+    code: CodeType
+    thread: int
+    callers: list[str]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the function is the project's."""
+        return self.code.co_filename.startswith(ROOTS)
+
+    @property
+    def is_hop(self) -> bool:
+        """Whether the project's code that called the project's function is in another file."""
+        return self.is_ours and self.callers[:1] != [self.code.co_filename]
+
+
+class Profile:
+    """Records calls of Python functions on all threads that start after it, and on this one.
+
+    Args:
+        most_callers: number of callers to record for each call. The search takes time, in which threads may get ahead.
+
+    Attributes:
+        calls: the calls, in order; None to record nothing.
+    """
+
+    def __init__(self, most_callers: int = 1) -> None:
+        self.calls: list[Call] | None = None
+        self._most_callers = most_callers
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and (counts := self.counts) is not None:
-            code = frame.f_code
-            counts[code] += 1
-            if code.co_filename.startswith(ROOTS):
-                caller = frame.f_back
-                while caller is not None and not caller.f_code.co_filename.startswith(ROOTS):
-                    caller = caller.f_back
-                self.hops[code] += caller is None or caller.f_code.co_filename != code.co_filename
+        if event == "call" and (calls := self.calls) is not None:
+            callers: list[str] = []
+            caller = frame.f_back if frame.f_code.co_filename.startswith(ROOTS) else None
+            while caller is not None and len(callers) < self._most_callers:
+                if caller.f_code.co_filename.startswith(ROOTS):
+                    callers.append(caller.f_code.co_filename)
+                caller = caller.f_back
+            calls.append(Call(frame.f_code, threading.get_ident(), callers))
 
 
 class Jpegs(Dataset[Any]):
@@ -101,10 +131,10 @@ def make_pipeline(batch_size: int) -> pipeline.Pipeline:
     return pipe
 
 
-def count(batch_size: int, batches: int) -> tuple[Counter[CodeType], int]:
-    """Return the calls of all functions, and the hops, for the batch with the fewest calls, in the steady state."""
-    profile = Profile()
-    found: list[tuple[Counter[CodeType], Counter[CodeType]]] = []
+def calls_of_a_batch(batch_size: int, batches: int, most_callers: int = 1) -> list[Call]:
+    """Return the calls for the batch with the fewest calls, in the steady state."""
+    profile = Profile(most_callers)
+    found: list[list[Call]] = []
     with dali_proxy.DALIServer(make_pipeline(batch_size), mode="thread") as server:
         loader = dali_proxy.DataLoader(server, Jpegs(jpeg(), server.proxy), batch_size)
         loop = iter(loader)
@@ -112,16 +142,15 @@ def count(batch_size: int, batches: int) -> tuple[Counter[CodeType], int]:
             next(loop)
         time.sleep(PAUSE)
         for _ in range(batches):
-            found.append((Counter(), Counter()))
-            profile.counts, profile.hops = found[-1]
+            profile.calls = []
             next(loop)
             time.sleep(PAUSE)
-            profile.counts = None
+            found.append(profile.calls)
+            profile.calls = None
         del loop
     sys.setprofile(None)
     threading.setprofile(None)
-    calls, hops = min(found, key=lambda each: each[0].total())
-    return calls, hops.total()
+    return min(found, key=len)
 
 
 def place_of(code: CodeType) -> str:
@@ -132,19 +161,30 @@ def place_of(code: CodeType) -> str:
     return code.co_filename
 
 
+def described(code: CodeType) -> str:
+    """Return the place of a function and its name."""
+    return f"{place_of(code)}:{code.co_firstlineno} {getattr(code, 'co_qualname', code.co_name)}"
+
+
 def main() -> None:
     """Measure and print."""
     options = parser().parse_args()
-    counts, hops = count(options.batch_size, options.batches)
-    ours = {code: calls for code, calls in counts.items() if code.co_filename.startswith(ROOTS)}
-    files = {code.co_filename for code in ours}
-    print(f"a batch of {options.batch_size}: {sum(ours.values())} calls of {len(ours)} functions in {len(files)} files")
-    print(f"{hops} of these calls come from another file")
-    others = sum(counts.values()) - sum(ours.values())
-    print(f"and {others} calls of the standard library, torch and others")
+    calls = calls_of_a_batch(options.batch_size, options.batches, MOST_CALLERS if options.tree else 1)
+    ours = [call for call in calls if call.is_ours]
+    functions, files = {call.code for call in ours}, {call.code.co_filename for call in ours}
+    print(f"a batch of {options.batch_size}: {len(ours)} calls of {len(functions)} functions in {len(files)} files")
+    print(f"{sum(call.is_hop for call in ours)} of these calls come from another file")
+    print(f"and {len(calls) - len(ours)} calls of the standard library, torch and others")
     if options.functions:
-        for code, calls in sorted(counts.items(), key=lambda item: (place_of(item[0]), item[0].co_firstlineno)):
-            print(f"{calls:5}  {place_of(code)}:{code.co_firstlineno} {getattr(code, 'co_qualname', code.co_name)}")
+        counts = Counter(call.code for call in calls)
+        for code, count in sorted(counts.items(), key=lambda item: (place_of(item[0]), item[0].co_firstlineno)):
+            print(f"{count:5}  {described(code)}")
+    if options.tree:
+        for thread in dict.fromkeys(call.thread for call in ours):
+            print("\na thread")
+            for call in ours:
+                if call.thread == thread:
+                    print(f"{'  ' * len(call.callers)}  {described(call.code)}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -156,6 +196,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--batch-size", type=int, default=2, help="JPEGs in a batch (default: %(default)s)")
     made.add_argument("--batches", type=int, default=100, help="measured batches (default: %(default)s)")
     made.add_argument("--functions", action="store_true", help="list the functions, with calls per batch")
+    made.add_argument("--tree", action="store_true", help="list the calls of the project in order, by thread and depth")
     return made
 
 

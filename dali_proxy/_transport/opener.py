@@ -105,10 +105,6 @@ class ResultOpener:
 
             self._cuda = CudaSlotView(control_fds[1], control_nbytes)
 
-    def open(self, result: Result, fds: Sequence[int] = ()) -> tuple[torch.Tensor | list[torch.Tensor], ...]:
-        """Return the tensors of each output; see `receive`."""
-        return self.receive(result, fds).tensors()
-
     def receive(self, result: Result, fds: Sequence[int] = ()) -> DeferredOutputs:
         """Map the outputs.
 

@@ -147,7 +147,7 @@ def test_impossible_results_are_refused(seed: int) -> None:
         try:
             message = CODEC.decode(*hostile_result(rng))
             if isinstance(message, Result):
-                values = opener.open(message, [os.dup(strange_fd(rng, stack, good=0.9)) for _ in range(2)])
+                values = opener.receive(message, [os.dup(strange_fd(rng, stack, good=0.9)) for _ in range(2)]).tensors()
                 for value in values:
                     for tensor in value if isinstance(value, list) else [value]:
                         tensor.to(torch.float64).sum()

@@ -69,7 +69,7 @@ def attack_consumer(seed: int, sent: Counter[str]) -> None:
                     fds = tuple(
                         duplicate(strange_fd(rng, stack, good=0.9)) for _ in range(rng.choice((0, 1, 2, 2, 2, 3)))
                     )
-                    for value in opener.open(message, fds):
+                    for value in opener.receive(message, fds).tensors():
                         for tensor in value if isinstance(value, list) else [value]:
                             tensor.to(torch.float64).sum()
                 sent["Result, opened"] += 1

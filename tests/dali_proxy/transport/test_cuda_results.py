@@ -73,7 +73,7 @@ class Server:
     def fetch(self, seq):
         self.channel.send(Fetch(1, seq))
         received = self.channel.receive(60)
-        return self.opener.open(received.message, received.fds)
+        return self.opener.receive(received.message, received.fds).tensors()
 
     def stats(self):
         self.channel.send(StatsRequest(0))

@@ -28,7 +28,7 @@ class Consumer:
     def fetch(self, staged):
         result, fds = self.publisher.publish(self.account, 1, 2, staged)
         assert (result.client, result.seq) == (1, 2)
-        return self.opener.open(result, [os.dup(fd) for fd in fds])
+        return self.opener.receive(result, [os.dup(fd) for fd in fds]).tensors()
 
     def close(self):
         self.opener.close()
@@ -193,7 +193,7 @@ def test_detached_slots_come_with_the_next_result(publisher, consumer):
     consumer.fetch(publisher.stage([TensorListCPU(np.zeros(2**16))]))
     publisher.trim()
     result, fds = publisher.publish(consumer.account, 1, 2, publisher.stage([TensorListCPU(np.zeros(3))]))
-    (tensor,) = consumer.opener.open(result, [os.dup(fd) for fd in fds])
+    (tensor,) = consumer.opener.receive(result, [os.dup(fd) for fd in fds]).tensors()
     assert tensor.shape == (3,)
     assert consumer.account.take_detached() == ()
 
@@ -222,7 +222,7 @@ def test_descriptors_of_a_result_that_is_refused_are_closed(consumer):
     ):
         reader, writer = os.pipe()
         with pytest.raises(ProtocolError):
-            consumer.opener.open(Result(client=0, seq=0, outputs=outputs), [reader, writer])
+            consumer.opener.receive(Result(client=0, seq=0, outputs=outputs), [reader, writer]).tensors()
         for fd in (reader, writer):
             with pytest.raises(OSError, match="Bad file"):
                 os.fstat(fd)
@@ -233,7 +233,7 @@ def test_closed_opener_says_so(publisher, consumer):
     consumer.opener.close()
     reader, writer = os.pipe()
     with pytest.raises(ChannelClosedError):
-        consumer.opener.open(Result(client=0, seq=0, outputs=()), [reader, writer])
+        consumer.opener.receive(Result(client=0, seq=0, outputs=()), [reader, writer]).tensors()
     for fd in (reader, writer):
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(fd)
@@ -286,8 +286,10 @@ def test_descriptors_stay_with_their_outputs_after_one_is_refused(publisher, con
     result, fds = publisher.publish(consumer.account, 1, 2, staged)
     bad, good = result.outputs
     with pytest.raises(ProtocolError, match="no slot"):
-        consumer.opener.open(replace(result, outputs=(replace(bad, generation=200), good)), [os.dup(fd) for fd in fds])
-    tensors = consumer.opener.open(replace(result, outputs=(replace(good, attach=False),)))
+        consumer.opener.receive(
+            replace(result, outputs=(replace(bad, generation=200), good)), [os.dup(fd) for fd in fds]
+        ).tensors()
+    tensors = consumer.opener.receive(replace(result, outputs=(replace(good, attach=False),))).tensors()
     assert tensors[0].tolist() == [2, 2, 2]
 
 

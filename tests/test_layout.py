@@ -223,7 +223,7 @@ def test_package_is_typed(package: str) -> None:
 #: Packages and single modules of this repository, from the bottom up. Each line may import only from the lines above
 #: it, so import cycles between packages are impossible. `pipeline` stands for `dali_proxy.pipeline`.
 FLOORS = (
-    "pipeline._secrets pipeline._cached_property pipeline._closing pipeline._strict",
+    "pipeline._arrays pipeline._secrets pipeline._cached_property pipeline._closing pipeline._strict",
     "pipeline.errors pipeline._native pipeline._listing pipeline._requirements pipeline._trusted_folder",
     "pipeline._ranks pipeline._rng pipeline._size_limit",
     "pipeline.types pipeline.tfrecord pipeline._sheet pipeline._imaging pipeline._concurrency",

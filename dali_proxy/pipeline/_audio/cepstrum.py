@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from dali_proxy.pipeline._arrays import Array
 
 DCT_TYPES = (1, 2, 3, 4)
 # NumPy's OpenBLAS starts additional threads for products with more multiply-adds. Work must stay on the executor's

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from dali_proxy.pipeline._arrays import Array
 
 
 def to_decibels(

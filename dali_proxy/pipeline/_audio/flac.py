@@ -6,9 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from dali_proxy.pipeline._arrays import Array
 
 #: The first bytes of a file: its signature, and the type of the block STREAMINFO, which may be the last (RFC 9639).
 _BEGINNINGS = (b"fLaC\x00", b"fLaC\x80")

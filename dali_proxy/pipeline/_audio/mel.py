@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
-
-Array = npt.NDArray[Any]
 
 FORMULAS = ("slaney", "htk")
 

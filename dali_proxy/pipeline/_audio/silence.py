@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 
 def nonsilent_region(signal: Array, window: int, cutoff: float, reference: float | None) -> tuple[int, int]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 _LEAST = 4  # size of a transform by OpenCV, which takes a sixth of the time of NumPy's
 # Elements of the windows that are transformed at a time, so that long signals don't need much memory.

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._audio.flac import FlacFile
 from dali_proxy.pipeline._audio.resampling import resample, to_range
 from dali_proxy.pipeline._optional import optional_package
 from dali_proxy.pipeline._size_limit import check_size
 from dali_proxy.pipeline.errors import DecodeError
-
-Array = npt.NDArray[Any]
 
 #: The number of samples that libsndfile reports if the header has none.
 _UNKNOWN_LENGTH = 2**63 - 1

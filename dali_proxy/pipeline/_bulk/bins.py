@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._bulk.native import compiled
 
 
-def fill_bins(
-    lengths: npt.NDArray[np.int64], costs: npt.NDArray[np.float64], capacity: int, count: int
-) -> npt.NDArray[np.int64] | None:
+def fill_bins(lengths: Int64s, costs: Float64s, capacity: int, count: int) -> Int64s | None:
     """Distribute samples over a number of bins: the largest first, each into the bin that is then the lightest.
 
     The weight of a bin is the largest of its sums of costs, each relative to the mean of all bins. The result has the
@@ -46,11 +44,11 @@ def fill_bins(
 
 
 def _fill(
-    lengths: npt.NDArray[np.int64],
-    loads: npt.NDArray[np.float64],
-    free: npt.NDArray[np.int64],
-    sums: npt.NDArray[np.float64],
-    homes: npt.NDArray[np.int64],
+    lengths: Int64s,
+    loads: Float64s,
+    free: Int64s,
+    sums: Float64s,
+    homes: Int64s,
 ) -> int:
     """Do the same as `fill_bins` of the C module."""
     for item, (length, load) in enumerate(zip(lengths.tolist(), loads, strict=True)):

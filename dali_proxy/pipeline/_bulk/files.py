@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._bulk.native import compiled, threads_for
 from dali_proxy.pipeline._bulk.paths import PathTable
@@ -86,7 +86,7 @@ class BatchOfFiles:
         self._offsets = np.full(len(paths), -1, np.int64)
         self._sizes = np.zeros(len(paths), np.int64)
         #: Contents of files that aren't in the batch's memory, by sample.
-        self._separate: dict[int, npt.NDArray[np.uint8]] = {}
+        self._separate: dict[int, Bytes] = {}
         self._cancelled = False
 
     def start(self, pool: ThreadPool) -> Job:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._bulk.native import MOST_THREADS, compiled
 from dali_proxy.pipeline._concurrency.cost import Cost, charge
@@ -18,7 +18,6 @@ from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
 
-Int64s = npt.NDArray[np.int64]
 
 _ALIGNMENT = 256  # bytes: alignment of ranges, for vector loads and DMA
 _LINE = 64  # bytes: alignment of samples on the host

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._remote.urls import SCHEME_OF_FILES, join, local_path
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
@@ -30,8 +31,8 @@ class PathTable:
         '/data/a.jpg'
     """
 
-    pointers: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
+    pointers: Int64s
+    lengths: Int64s
     memory: object
     folder: bytes = b""
     scheme: bytes = b""

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._bulk.native import compiled, threads_for
 from dali_proxy.pipeline._concurrency.cost import Cost, charge
 from dali_proxy.pipeline._concurrency.thread_pool import Job, ThreadPool
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
-
-Int64s = npt.NDArray[np.int64]
 
 _ALIGNMENT = 64  # bytes
 

@@ -7,8 +7,8 @@ import stat
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._remote.reading import read_url
 from dali_proxy.pipeline._remote.urls import is_url, local_path
 from dali_proxy.pipeline._size_limit import check_size
@@ -21,7 +21,7 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # otherwise a named pipe waits for a writer
 
 
-def read_file(path: str) -> npt.NDArray[np.uint8]:
+def read_file(path: str) -> Bytes:
     """Return the contents of a local file, or of a URL.
 
     Raises:
@@ -55,7 +55,7 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
     return content
 
 
-def _read_to_end(file: IO[bytes], path: str) -> npt.NDArray[np.uint8]:
+def _read_to_end(file: IO[bytes], path: str) -> Bytes:
     content = bytearray()
     while part := file.read(_BLOCK):
         content += part

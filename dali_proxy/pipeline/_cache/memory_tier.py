@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._ipc.block_allocator import Block, BlockAllocator, create_allocator
 
 #: Bytes of Python objects that an entry needs beside its values, with its name.
@@ -75,7 +75,7 @@ class MemoryTier:
 
     def __init__(self, limit: int, address: int | None = None) -> None:
         self.limit = limit
-        self.array: npt.NDArray[np.uint8] = _reserved(limit) if address is None else np.empty(0, np.uint8)
+        self.array: Bytes = _reserved(limit) if address is None else np.empty(0, np.uint8)
         self.address: int = self.array.ctypes.data if address is None else address
         self.evicted = self.promised = 0
         if address is None:
@@ -161,7 +161,7 @@ class MemoryTier:
             self._keys.pop(entry.name, None)
 
 
-def _reserved(limit: int) -> npt.NDArray[np.uint8]:
+def _reserved(limit: int) -> Bytes:
     """Return memory on the host that the system allocates when it is written."""
     size = -(-limit // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)

@@ -6,9 +6,7 @@ import ctypes
 import threading
 import time
 
-import numpy as np
-import numpy.typing as npt
-
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 
@@ -29,7 +27,7 @@ class PagesAhead:
         seconds: processor time that this has taken.
     """
 
-    def __init__(self, memory: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, memory: Bytes) -> None:
         self._memory = memory
         self.seconds = 0.0
         self._used = self.done = self._wanted = 0

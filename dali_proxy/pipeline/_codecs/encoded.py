@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bytes, Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._codecs.native import compiled
 from dali_proxy.pipeline._imaging.info import has_many_scans, jpeg_orientation, jpeg_segments
-
-Bytes = npt.NDArray[np.uint8]
 
 HEADER = np.dtype(
     [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "suspect")],
@@ -48,11 +46,11 @@ class EncodedBatch:
 
     def __init__(
         self,
-        pointers: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
+        pointers: Int64s,
+        lengths: Int64s,
         arrays: Callable[[], Sequence[Bytes]],
         owner: Any = None,
-        headers: npt.NDArray[Any] | None = None,
+        headers: Array | None = None,
     ) -> None:
         self.pointers = pointers
         self.lengths = lengths
@@ -70,7 +68,7 @@ class EncodedBatch:
     def __len__(self) -> int:
         return len(self.pointers)
 
-    def select(self, indices: npt.NDArray[np.int64]) -> EncodedBatch:
+    def select(self, indices: Int64s) -> EncodedBatch:
         """Return the images at these positions, in ascending order; the batch itself if these are all."""
         if len(indices) == len(self):
             return self
@@ -89,7 +87,7 @@ class EncodedBatch:
         return self._create_arrays()
 
 
-def read_headers(pointers: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def read_headers(pointers: Int64s, lengths: Int64s) -> Array:
     """Read the headers of encoded images; with the C module, in less than a microsecond each.
 
     Args:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bools, Int64s
 from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._codecs.decoded import DecodedBatch
 from dali_proxy.pipeline._codecs.encoded import EncodedBatch
@@ -20,8 +20,6 @@ from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._size_limit import image_limit
 from dali_proxy.pipeline.errors import DeviceError, PipelineError, SampleFailure
 from dali_proxy.pipeline.types import BGR, GRAY, RGB, DALIImageType
-
-Regions = npt.NDArray[np.int64]
 
 #: A block of 8 x 8 pixels takes at least two bits of baseline coding: the codes of its mean and of its end.
 _PIXELS_PER_BYTE = 256
@@ -79,7 +77,7 @@ class ImageBatchDecoder(Closing):
         stream: Any,
         *,
         output_type: DALIImageType = RGB,
-        regions: Regions | None = None,
+        regions: Int64s | None = None,
         use_exif: bool = True,
     ) -> DecodedBatch:
         """Decode a batch. The pixels are ready in stream order.
@@ -124,12 +122,12 @@ class ImageBatchDecoder(Closing):
                 self._codec.close()
         self._memory.close()
 
-    def _for_engine(self, encoded: EncodedBatch, regions: Regions | None, use_exif: bool) -> npt.NDArray[np.bool_]:
+    def _for_engine(self, encoded: EncodedBatch, regions: Int64s | None, use_exif: bool) -> Bools:
         """Return a mask of the images for the engine: simple JPEGs that need no rotation."""
         if self._engine is None:
             return np.zeros(len(encoded), np.bool_)
         headers = encoded.headers
-        easy: npt.NDArray[np.bool_] = headers["simple"] != 0
+        easy: Bools = headers["simple"] != 0
         # A damaged header may claim gigabytes. Memory allocated for it would stay allocated.
         pixels = headers["height"].astype(np.int64) * headers["width"]
         easy &= (pixels <= encoded.lengths * _PIXELS_PER_BYTE) & (pixels * 3 <= image_limit())
@@ -143,8 +141,8 @@ class ImageBatchDecoder(Closing):
         return easy
 
     def _decode_on_engine(
-        self, encoded: EncodedBatch, which: npt.NDArray[np.int64], stream: Any, output_type: DALIImageType,
-        regions: Regions | None,
+        self, encoded: EncodedBatch, which: Int64s, stream: Any, output_type: DALIImageType,
+        regions: Int64s | None,
     ) -> DecodedBatch:  # fmt: skip
         assert self._engine is not None
         headers = encoded.headers[which]
@@ -173,8 +171,8 @@ class ImageBatchDecoder(Closing):
         return DecodedBatch(target, (), self._device_id, [block] * len(which), release)
 
     def _decode_others(
-        self, encoded: EncodedBatch, which: npt.NDArray[np.int64], stream: Any, output_type: DALIImageType,
-        regions: Regions | None, use_exif: bool,
+        self, encoded: EncodedBatch, which: Int64s, stream: Any, output_type: DALIImageType,
+        regions: Int64s | None, use_exif: bool,
     ) -> DecodedBatch:  # fmt: skip
         wanted = None if regions is None else [None if row[0] < 0 else row for row in regions[which].tolist()]
         arrays = [encoded.arrays[index] for index in which.tolist()]
@@ -205,12 +203,12 @@ def _open_engine(device_id: int, stream_priority: int = 0) -> NvjpegDecoder | No
 
 
 def _merged(
-    count: int, device_id: int, first: npt.NDArray[np.int64], one: DecodedBatch, second: npt.NDArray[np.int64],
+    count: int, device_id: int, first: Int64s, one: DecodedBatch, second: Int64s,
     other: DecodedBatch,
 ) -> DecodedBatch:  # fmt: skip
     """Return the images of two batches as one batch."""
 
-    def column(name: str) -> npt.NDArray[np.int64]:
+    def column(name: str) -> Int64s:
         values = getattr(one.samples, name)
         merged = np.empty((count, *values.shape[1:]), np.int64)
         merged[first], merged[second] = values, getattr(other.samples, name)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bytes, Int64s
 from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._codecs.decoded import DecodedBatch
 from dali_proxy.pipeline._codecs.encoded import EncodedBatch
@@ -84,13 +84,13 @@ class GpuDecoder(Closing):
 
     def decode(
         self,
-        encoded: Sequence[npt.NDArray[np.uint8]],
+        encoded: Sequence[Bytes],
         stream: Any = None,
         *,
         output_type: DALIImageType = RGB,
-        regions: Sequence[Sequence[int] | None] | npt.NDArray[np.int64] | None = None,
+        regions: Sequence[Sequence[int] | None] | Int64s | None = None,
         use_exif: bool = True,
-        headers: npt.NDArray[Any] | None = None,
+        headers: Array | None = None,
     ) -> DecodedBatch:
         """Decode a batch. The pixels are ready in stream order; this call doesn't wait for the device.
 
@@ -152,7 +152,7 @@ class GpuDecoder(Closing):
             self._decoder = None
         self._idle.close()
 
-    def _source(self, index: int, data: npt.NDArray[np.uint8], regions: Any, failures: dict[int, SampleFailure]) -> Any:
+    def _source(self, index: int, data: Bytes, regions: Any, failures: dict[int, SampleFailure]) -> Any:
         """Return the code stream of an image, or None after recording its failure."""
         try:
             if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
@@ -196,7 +196,7 @@ class GpuDecoder(Closing):
 
 
 def _refuse(
-    encoded: Sequence[Any], headers: npt.NDArray[Any] | None, sources: list[Any], failures: dict[int, SampleFailure]
+    encoded: Sequence[Any], headers: Array | None, sources: list[Any], failures: dict[int, SampleFailure]
 ) -> None:
     """Fail JPEGs that nvImageCodec 0.9 decodes without an error, but to other pixels than the CPU.
 
@@ -218,7 +218,7 @@ def _refuse(
         failures[i] = SampleFailure(i, DecodeError(reason))
 
 
-def is_gpu_format(encoded: npt.NDArray[np.uint8]) -> bool:
+def is_gpu_format(encoded: Bytes) -> bool:
     """Return whether an encoded image has a format that nvImageCodec decodes on a GPU.
 
     Example:
@@ -228,7 +228,7 @@ def is_gpu_format(encoded: npt.NDArray[np.uint8]) -> bool:
     return bytes(encoded[:16]).startswith(_GPU_STARTS)
 
 
-def _ends_the_process(data: npt.NDArray[np.uint8]) -> bool:
+def _ends_the_process(data: Bytes) -> bool:
     """Return whether nvImageCodec 0.9 would divide by zero when it reads the header of a JPEG 2000 image."""
     if bytes(data[:3]) == b"\xff\xd8\xff":  # a JPEG
         return False

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Int64s, UInt64s
 from dali_proxy.pipeline._closing import Closing
 from dali_proxy.pipeline._codecs.missing import load_nvjpeg
 from dali_proxy.pipeline._codecs.native import compiled
@@ -152,9 +153,9 @@ class NvjpegDecoder(Closing):
 
     def decode(
         self,
-        pointers: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        starts: npt.NDArray[np.int64],
+        pointers: Int64s,
+        lengths: Int64s,
+        starts: Int64s,
         target: Samples,
         output_type: DALIImageType,
         stream: Any,
@@ -276,7 +277,7 @@ class _Decoding:
         self._turn = turn
         self._state = c_void_p()
         self._prepared: tuple[int, int] | None = None
-        self._created: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
+        self._created: dict[int, UInt64s] = {}  # nvjpegDecodeParams_t, by output format
         with _full_as_nvjpeg_error("cudaStreamCreateWithPriority"):
             self._stream = new_stream(stream_priority)
             self._decoded = load_cupy().cuda.Event(block=True, disable_timing=True)
@@ -296,11 +297,11 @@ class _Decoding:
 
     def decode(
         self,
-        sources: npt.NDArray[np.uint64],
-        sizes: npt.NDArray[np.uint64],
-        images: npt.NDArray[Any],
-        starts: npt.NDArray[np.int64],
-        shapes: npt.NDArray[np.int64],
+        sources: UInt64s,
+        sizes: UInt64s,
+        images: Array,
+        starts: Int64s,
+        shapes: Int64s,
         output: int,
         stream: Any,
     ) -> None:
@@ -333,9 +334,7 @@ class _Decoding:
                 for parameters in created:
                     self._library.nvjpegDecodeParamsDestroy(parameters)
 
-    def _parameters(
-        self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.uint64]:
+    def _parameters(self, output: int, starts: Int64s, shapes: Int64s) -> UInt64s:
         """Return the parameters of the windows, valid until the next call."""
         created = self._created.get(output, np.empty(0, np.uint64))
         if len(created) < len(starts):
@@ -353,7 +352,7 @@ class _Decoding:
         return parameters.value
 
 
-def _set_regions(function: Any, parameters: npt.NDArray[np.uint64], regions: npt.NDArray[np.int32]) -> int:
+def _set_regions(function: Any, parameters: UInt64s, regions: npt.NDArray[np.int32]) -> int:
     """Call nvjpegDecodeParamsSetROI for each region. Return the first status that isn't 0, else 0."""
     if compiled is not None:
         address = ctypes.cast(function, c_void_p).value

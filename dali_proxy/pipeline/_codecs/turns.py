@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy.typing as npt
-
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._codecs.native import compiled
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 
@@ -38,7 +37,7 @@ class Turn:
         handle: Any,
         state: Any,
         prepare: tuple[int, int] | None,
-        batch: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
+        batch: tuple[Array, Array, Array, Array],
         stream: int,
     ) -> tuple[int, int]:
         """Wait for the turn, prepare the state if requested, and decode a batch.

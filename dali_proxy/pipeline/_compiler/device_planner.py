@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._bulk.gather import gather
 from dali_proxy.pipeline._compiler.make_operator import make_operator
 from dali_proxy.pipeline._compiler.per_frame_arguments import by_frames
@@ -109,7 +109,7 @@ class Target:
     nbytes: int
 
     @classmethod
-    def from_shapes(cls, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> Target:
+    def from_shapes(cls, shapes: Int64s, dtype: np.dtype[Any], layout: str) -> Target:
         """Return the memory layout for samples of shapes (N, ndim)."""
         dense = bool((shapes == shapes[0]).all())
         table, nbytes = Samples.packed(0, shapes, dtype, 1 if dense else _PAGE)
@@ -146,7 +146,7 @@ class PlannedBatch:
 
     outputs: list[PlannedOutput] = field(default_factory=list)
     nbytes: int = 0
-    _batches: list[tuple[TensorListCPU, npt.NDArray[np.int64]]] = field(default_factory=list)
+    _batches: list[tuple[TensorListCPU, Int64s]] = field(default_factory=list)
     _tables: list[tuple[Array, int]] = field(default_factory=list)
 
     def write(self, block: Array) -> None:

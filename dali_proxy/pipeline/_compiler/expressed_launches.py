@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._compiler.batch_place import BatchPlace
 from dali_proxy.pipeline._compiler.plan import BatchStep
 from dali_proxy.pipeline._compiler.prepared_launches import OutputPlace, PreparedLaunches
@@ -84,7 +84,7 @@ def _target(pixels: PixelExpression) -> tuple[Samples, int, tuple[int, ...] | No
 @lru_cache(maxsize=256)
 def _places(
     tables: tuple[tuple[tuple[np.dtype[Any], int], int], ...], sources: tuple[int | None, ...]
-) -> tuple[npt.NDArray[np.int64], list[tuple[int, int]]]:
+) -> tuple[Int64s, list[tuple[int, int]]]:
     """Return where the tables of launches have addresses and rows.
 
     Args:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s, UInt64s
 from dali_proxy.pipeline._compiler.batch_place import BatchPlace
 from dali_proxy.pipeline._compiler.plan import BatchStep
 from dali_proxy.pipeline._compiler.prepared_launches import OutputPlace, PreparedLaunches
@@ -174,7 +174,7 @@ def _packed(launches: Sequence[Launch], blocks: Sequence[_Block]) -> PackedLaunc
     return PackedLaunches(tuple(launches), tables, np.stack([positions * 8, owners], axis=1))
 
 
-def _owners(words: npt.NDArray[np.uint64], blocks: Sequence[_Block]) -> npt.NDArray[np.int64]:
+def _owners(words: UInt64s, blocks: Sequence[_Block]) -> Int64s:
     """Return the index of the first block that each address lies in, or -1.
 
     The images of an input may lie on both sides of allocated memory, which then counts.

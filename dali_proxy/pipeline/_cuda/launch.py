@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline.errors import PipelineError
 
 THREADS = 256
@@ -58,7 +58,7 @@ class Launch:
     file: str
     kernel: str
     defines: tuple[tuple[str, str], ...]
-    tables: tuple[npt.NDArray[Any], ...]
+    tables: tuple[Array, ...]
     grid: tuple[int, int]
     scalars: tuple[np.generic, ...] = ()
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bytes, Int64s
 from dali_proxy.pipeline._cuda.compiler import get_kernel
 from dali_proxy.pipeline._cuda.launch import Launch, pack_scalars
 from dali_proxy.pipeline._cuda.staging import pack_tables
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     offset: int
     step: int
     nbytes: int
-    values: npt.NDArray[Any]
+    values: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,8 @@ class PackedLaunches:
     """
 
     launches: tuple[Launch, ...]
-    tables: npt.NDArray[np.uint8]
-    places: npt.NDArray[np.int64]
+    tables: Bytes
+    places: Int64s
     _items: dict[int, list[Any]] = field(default_factory=dict, init=False)
 
     def unpacked(
@@ -94,7 +94,7 @@ def table_offsets(launches: Sequence[Launch]) -> list[tuple[int, ...]]:
     return [tuple([next(rest) for _ in launch.tables]) for launch in launches]
 
 
-def packed_tables(launches: Sequence[Launch]) -> npt.NDArray[np.uint8]:
+def packed_tables(launches: Sequence[Launch]) -> Bytes:
     """Return the tables of launches one after another, each aligned, with zeros in between."""
     tables = [np.ascontiguousarray(table) for launch in launches for table in launch.tables]
     offsets, size = pack_tables(tables)

@@ -6,9 +6,7 @@ import logging
 import os
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._cuda.errors import CudaError, cuda_call, load_cupy
 
 _PORTABLE = 1  # cudaHostRegisterPortable: pinned for all contexts
@@ -31,7 +29,7 @@ class PinnedMemory:
         >>> array = np.asarray(pinned)  # doctest: +SKIP
     """
 
-    def __init__(self, memory: npt.NDArray[np.uint8], device_id: int) -> None:
+    def __init__(self, memory: Bytes, device_id: int) -> None:
         self._owner = 0
         cupy = load_cupy()
         runtime = cupy.cuda.runtime
@@ -47,7 +45,7 @@ class PinnedMemory:
         self._owner = os.getpid()
 
     @classmethod
-    def from_memory(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
+    def from_memory(cls, memory: Bytes, device_id: int) -> PinnedMemory | None:
         """Pin memory if possible; otherwise warn that copies are slower, and return None.
 
         For comparisons, the environment variable DALI_PROXY_PIN=0 disables pinning.

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bytes
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.errors import cuda_call, load_cupy
 
@@ -17,7 +17,7 @@ ALIGNMENT = 256  # bytes; _native.c has the same number
 SMALLEST = 1 << 16
 
 
-def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
+def pack_tables(tables: Sequence[Array]) -> tuple[list[int], int]:
     """Return the offset of each table in one buffer, and the buffer's size in bytes."""
     offsets, size = [], 0
     for table in tables:
@@ -26,7 +26,7 @@ def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
     return offsets, size
 
 
-def padded_size(tables: Sequence[npt.NDArray[Any]]) -> int:
+def padded_size(tables: Sequence[Array]) -> int:
     """Return the size in bytes of a buffer with all tables, each aligned."""
     return sum([-(-table.nbytes // ALIGNMENT) * ALIGNMENT for table in tables])
 
@@ -37,7 +37,7 @@ class _StagingBuffer:
     def __init__(self, size: int) -> None:
         cupy = load_cupy()
         self.size = size
-        self.host: npt.NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+        self.host: Bytes = np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
         self.address = int(self.host.ctypes.data)
         self.device = cupy.cuda.alloc(size)
         self.free = cupy.cuda.Event(disable_timing=True)
@@ -65,7 +65,7 @@ class StagingPool:
         self._lock = new_lock(Level.LEAF, "staging pool")
 
     @contextmanager
-    def upload(self, tables: Sequence[npt.NDArray[Any]], stream: Any) -> Iterator[list[int]]:
+    def upload(self, tables: Sequence[Array], stream: Any) -> Iterator[list[int]]:
         """Copy contiguous tables to the device in stream order, and yield device pointers for launches in the block."""
         cupy = load_cupy()
         offsets, size = pack_tables(tables)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from dali_proxy.pipeline._arrays import Bytes
 
 
 class Lease:
@@ -39,7 +40,7 @@ class Lease:
         self._finalizer()
 
 
-def lent_array(memory: npt.NDArray[np.uint8], owner: object) -> npt.NDArray[np.uint8]:
+def lent_array(memory: Bytes, owner: object) -> Bytes:
     """Return a writable array over `memory`. The array and its views keep `owner` alive.
 
     Args:
@@ -70,5 +71,5 @@ class _HostView:
     __slots__ = ("__array_interface__", "owner", "source")
 
     owner: object
-    source: npt.NDArray[np.uint8]
+    source: Bytes
     __array_interface__: dict[str, Any]

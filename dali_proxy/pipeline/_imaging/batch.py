@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bools, Float32s, Float64s, Int64s
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.resample import MOST_PIXELS
-
-Array = npt.NDArray[Any]
 
 # The compiled loop sums up to 16 pixels: a triangle with 7.5 pixels on each side, and one pixel for rounding.
 _MOST_SHRINKING = 7.5
@@ -33,16 +29,16 @@ class ImageBatch:
 
     def __init__(
         self,
-        pointers: npt.NDArray[np.int64],
-        shapes: npt.NDArray[np.int64],
-        strides: npt.NDArray[np.int64],
-        regions: npt.NDArray[np.float64],
+        pointers: Int64s,
+        shapes: Int64s,
+        strides: Int64s,
+        regions: Float64s,
         *,
         size: tuple[int, int],
         antialias: bool,
-        mirror: npt.NDArray[np.bool_],
-        scale: npt.NDArray[np.float32],
-        bias: npt.NDArray[np.float32],
+        mirror: Bools,
+        scale: Float32s,
+        bias: Float32s,
     ) -> None:
         self.shape = (len(pointers), int(shapes[0, 2]), *size)
         self._strides = strides
@@ -68,7 +64,7 @@ class ImageBatch:
             and (extents <= np.array([height, width]) * _MOST_SHRINKING).all()
         )
 
-    def make(self, out: npt.NDArray[np.float32], begin: int, end: int) -> None:
+    def make(self, out: Float32s, begin: int, end: int) -> None:
         """Compute results `begin` to `end` into `out`, C-contiguous (N, C, height, width), without the GIL."""
         assert compiled is not None
         compiled.crop_resize_normalize(

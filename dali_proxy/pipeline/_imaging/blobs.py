@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
-
-Array = npt.NDArray[Any]
 
 # Limit of the compiled loop.
 _COMPILED_PIXELS = (1 << 31) - 1

@@ -9,12 +9,10 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.native import compiled
-
-Array = npt.NDArray[Any]
 
 #: Dtypes that OpenCV filters directly; other dtypes are converted to float32 first.
 _OPENCV = {np.dtype(name) for name in ("uint8", "uint16", "int16", "float32", "float64")}

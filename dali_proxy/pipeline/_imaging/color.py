@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, WIDE, convert
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.normalize import scale_numbers
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 _OPENCV = {np.dtype(name) for name in ("uint8", "int16", "int32", "float32", "float64")}
 _BYTES = np.arange(256, dtype=np.float32)

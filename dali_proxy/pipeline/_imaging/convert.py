@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Float64s
 from dali_proxy.pipeline._imaging.native import compiled
-
-Array = npt.NDArray[Any]
 
 #: Dtypes with more digits than float32.
 WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
@@ -178,7 +175,7 @@ def _swapped(image: Array) -> Array:
     return swapped.reshape(image.shape)
 
 
-def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
+def _transform(image: Array, matrix: Float64s) -> Array:
     if compiled is not None and image.dtype == np.uint8 and matrix.shape == (3, 4):
         made = np.empty(image.shape, np.uint8)
         compiled.map_colors(np.ascontiguousarray(image), matrix.astype(np.float32), made)

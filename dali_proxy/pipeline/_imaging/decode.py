@@ -19,6 +19,7 @@ import numpy.typing as npt
 import simplejpeg
 from PIL import Image, ImageChops
 
+from dali_proxy.pipeline._arrays import Array, Bytes
 from dali_proxy.pipeline._imaging.convert import convert_color
 from dali_proxy.pipeline._imaging.depth import full_scale, rescale
 from dali_proxy.pipeline._imaging.formats import FORMATS, peek
@@ -43,10 +44,8 @@ from dali_proxy.pipeline._imaging.tiff_bands import decode_bands, is_banded
 from dali_proxy.pipeline._size_limit import check_image
 from dali_proxy.pipeline.errors import DecodeError
 
-Array = npt.NDArray[Any]
 Warn = Callable[[str], object]
 Narrow = Callable[[Array], Array]
-Pixels = npt.NDArray[np.uint8]
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
@@ -245,9 +244,9 @@ def _decode_jpeg(
     fancy_upsampling: bool,
     fast_idct: bool,
     min_size: tuple[int, int] | None,
-    out: Pixels | None,
+    out: Bytes | None,
     warn: Warn,
-) -> Pixels:
+) -> Bytes:
     colors = "GRAY" if info.channels == 1 and kind == "ANY_DATA" else kind
     colors = colors if colors in ("GRAY", "BGR") else "RGB"
     height, width = (0, 0) if min_size is None else _scaled_size(info, min_size)
@@ -280,7 +279,7 @@ def _decode_jpeg(
     return out
 
 
-def _has_all_rows(view: memoryview, colors: str, out: Pixels, options: dict[str, Any]) -> bool:
+def _has_all_rows(view: memoryview, colors: str, out: Bytes, options: dict[str, Any]) -> bool:
     """Decode a JPEG without an end marker. Return whether that is all it lacks; with several scans, it isn't known."""
     try:
         simplejpeg.decode_jpeg(bytes(view) + b"\xff\xd9", colors, buffer=out, **options)
@@ -309,7 +308,7 @@ def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
     return info.height, info.width
 
 
-def _decode_with_opencv(view: memoryview, colors: str, cause: ValueError) -> Pixels:
+def _decode_with_opencv(view: memoryview, colors: str, cause: ValueError) -> Bytes:
     """Decode a JPEG at which simplejpeg fails because of extra bytes between its segments."""
     flags = _OPENCV_FLAGS["GRAY" if colors == "GRAY" else "RGB"] | cv2.IMREAD_IGNORE_ORIENTATION
     found = cv2.imdecode(np.frombuffer(view, np.uint8), flags)
@@ -544,7 +543,7 @@ def _tags_of(image: Image.Image) -> Any:
     return image.tag_v2  # type: ignore[attr-defined]
 
 
-def _colors_of_ink(image: Image.Image) -> Pixels:
+def _colors_of_ink(image: Image.Image) -> Bytes:
     """Convert CMYK to RGB as DALI does: multiply the light that each ink and black transmit, and truncate."""
     left = 255 - np.asarray(image).astype(np.uint16)
     return (left[..., :3] * left[..., 3:] // 255).astype(np.uint8)

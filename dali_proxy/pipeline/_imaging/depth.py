@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert, convert_color
-
-Array = npt.NDArray[Any]
 
 #: Unless results are bytes, DALI places black at 1/16 and zero chroma at 1/2 of the range, not at 16 and 128 of 255.
 _OFFSETS = np.array([16 - 255 / 16, 128 - 255 / 2, 128 - 255 / 2], np.float32)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
-
-Array = npt.NDArray[Any]
 
 _OPENCV = {np.dtype(name) for name in ("uint8", "uint16", "int16", "float32")}
 _MOST_CHANNELS = 4

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from dali_proxy.pipeline._arrays import Bools, Float32s, Float64s, Int64s
 
 # In DALI, all filters but the triangle are linearly interpolated tables with 32 entries per unit.
 _TABLE_STEPS = 32
@@ -26,29 +25,29 @@ class Filter:
     """Symmetric kernel: its values by distance in pixels, and the distance beyond which they are zero."""
 
     support: int
-    values: Callable[[Floats], Floats]
+    values: Callable[[Float64s], Float64s]
 
 
-def _triangle(x: Floats) -> Floats:
+def _triangle(x: Float64s) -> Float64s:
     return np.maximum(0.0, 1.0 - np.abs(x))
 
 
-def _tabulated(support: int, function: Callable[[Floats], Floats]) -> Filter:
+def _tabulated(support: int, function: Callable[[Float64s], Float64s]) -> Filter:
     steps = np.arange(-support * _TABLE_STEPS, support * _TABLE_STEPS + 1) / _TABLE_STEPS
     table = function(steps)
 
-    def values(x: Floats) -> Floats:
+    def values(x: Float64s) -> Float64s:
         return np.where((x >= -support) & (x < support), np.interp(x, steps, table), 0.0)
 
     return Filter(support, values)
 
 
-def _catmull_rom(x: Floats) -> Floats:
+def _catmull_rom(x: Float64s) -> Float64s:
     x = np.abs(x)
     return np.where(x <= 1, (1.5 * x - 2.5) * x * x + 1, np.where(x < 2, ((2.5 - 0.5 * x) * x - 4) * x + 2, 0.0))
 
 
-def _lanczos3(x: Floats) -> Floats:
+def _lanczos3(x: Float64s) -> Float64s:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
@@ -82,7 +81,7 @@ def filter_name(interp: Any) -> str:
 
 def plan_taps(
     extent: int, size: int, low: float, high: float, name: str, antialias: bool
-) -> tuple[int, int, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+) -> tuple[int, int, npt.NDArray[np.int32], Float32s]:
     """Plan the resampling of one axis, output by output.
 
     Args:
@@ -112,7 +111,7 @@ def _inputs_that_matter(extent: int, size: int, low: float, high: float, name: s
 @lru_cache(maxsize=4096)
 def _compact_taps(
     extent: int, size: int, low: float, high: float, name: str, antialias: bool
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+) -> tuple[npt.NDArray[np.int32], Float32s]:
     indices, weights = _taps(extent, size, low, high, name, antialias)
     keep = weights != 0
     used, ends = _bounds(indices, keep, extent)
@@ -123,7 +122,7 @@ def _compact_taps(
     return first.astype(np.int32), flat.reshape(size, taps).astype(np.float32)
 
 
-def _taps(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[Integers, Floats]:
+def _taps(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[Int64s, Float64s]:
     """Return the input index and the weight of every tap of every output, both of shape (size, taps)."""
     scale = (high - low) / size
     stretch = max(1.0, abs(scale)) if antialias else 1.0
@@ -137,7 +136,7 @@ def _taps(extent: int, size: int, low: float, high: float, name: str, antialias:
     return np.clip(indices, 0, extent - 1), weights
 
 
-def _bounds(indices: Integers, keep: npt.NDArray[np.bool_], extent: int) -> tuple[Integers, Integers]:
+def _bounds(indices: Int64s, keep: Bools, extent: int) -> tuple[Int64s, Int64s]:
     """Return the first and the last (exclusive) input of each output, for the taps in `keep`."""
     return np.where(keep, indices, extent).min(axis=1), np.where(keep, indices + 1, 0).max(axis=1)
 

@@ -12,15 +12,15 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline.errors import DecodeError
 
 #: Most scans of a JPEG, so that a small file isn't minutes of work. Encoders write at most a few dozen.
 MOST_SCANS = 200
 
-Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
+Encoded = Bytes | bytes | bytearray | memoryview
 
 _EXIF_START = b"Exif\0\0"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"

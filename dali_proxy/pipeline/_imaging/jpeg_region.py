@@ -13,16 +13,14 @@ from itertools import repeat
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bools, Bytes, Int64s
 from dali_proxy.pipeline._imaging.native import compiled
 
-Int64s = npt.NDArray[np.int64]
-Pixels = npt.NDArray[np.uint8]
 Region = tuple[int, int, int, int]
 
 
-def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
+def decode_region(encoded: memoryview, region: Region) -> Bytes | None:
     """Decode a window (y0, x0, height, width) of a JPEG to RGB.
 
     The window is inside the image, whose EXIF orientation isn't applied.
@@ -37,7 +35,7 @@ def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
     return pixels if decoded.all() else None
 
 
-def decode_regions(pointers: Int64s, lengths: Int64s, regions: Int64s, targets: Int64s) -> npt.NDArray[np.bool_]:
+def decode_regions(pointers: Int64s, lengths: Int64s, regions: Int64s, targets: Int64s) -> Bools:
     """Decode a window of each of several JPEGs to RGB, on the calling thread, which releases the GIL once.
 
     Args:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.blur import blur
 from dali_proxy.pipeline._imaging.convert import convert
-
-Array = npt.NDArray[Any]
 
 #: Longest window for which one pass over a rectangle takes less time than passes along each axis of each derivative.
 _LARGEST_DENSE = 5

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._size_limit import check_size
-
-Array = npt.NDArray[Any]
 
 #: Magnification of outlines in COCO's rasterization.
 _SCALE = 5.0

@@ -5,11 +5,9 @@ Without them, NumPy and OpenCV compute the same results in more passes over memo
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._native import find_compiled
 
 compiled = find_compiled("_imaging")
@@ -19,6 +17,6 @@ LOOP_DTYPES = frozenset(map(np.dtype, ("u1", "i1", "u2", "i2", "f4")))
 """Dtypes of the compiled loops for numbers of several types. Others are converted."""
 
 
-def is_for_loops(array: npt.NDArray[Any]) -> bool:
+def is_for_loops(array: Array) -> bool:
     """Return whether the compiled loops for numbers of several types can read or write an array where it is."""
     return array.dtype in LOOP_DTYPES and bool(array.flags.aligned)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import WIDE, convert
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 #: From this number of expected events on, shot noise is far below the precision of all dtypes.
 CERTAIN = 2.0**53

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.native import compiled, is_for_loops
 from dali_proxy.pipeline._imaging.scratch import scratch
 from dali_proxy.pipeline._imaging.window import paste_fill
-
-Array = npt.NDArray[Any]
 
 
 def crop_mirror_normalize(

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Float64s, Int64s
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.normalize import crop_mirror_normalize
-
-Array = npt.NDArray[Any]
 
 #: Orders of the elements of a patch: of channels, frames (T), rows and columns.
 ORDERS = ("CTHW", "THWC")
@@ -51,7 +49,7 @@ class PatchLayout:
         """Return the number of elements of a patch."""
         return channels * self.temporal_patch_size * self.patch_size**2
 
-    def shapes(self, extents: npt.NDArray[np.int64], channels: int) -> npt.NDArray[np.int64]:
+    def shapes(self, extents: Int64s, channels: int) -> Int64s:
         """Return the shapes of the output, (N, 2), given frames, height and width of each sample, (N, 3)."""
         patch = np.array([self.temporal_patch_size, self.patch_size, self.patch_size])
         counts = np.prod(-(-extents // patch), axis=1)
@@ -110,8 +108,8 @@ def patchify(
 
 
 def smart_sizes(
-    extents: npt.NDArray[np.int64], factor: int, least: npt.ArrayLike, most: npt.ArrayLike, *, largest: bool = False
-) -> npt.NDArray[np.int64]:
+    extents: Int64s, factor: int, least: npt.ArrayLike, most: npt.ArrayLike, *, largest: bool = False
+) -> Int64s:
     """Return sizes near those of images that are multiples of a factor, with a limited number of pixels.
 
     Args:
@@ -149,10 +147,10 @@ def smart_sizes(
     return np.asarray(sizes * factor, np.int64)
 
 
-def _largest_sizes(sides: npt.NDArray[np.float64], factor: int, most: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _largest_sizes(sides: Float64s, factor: int, most: Float64s) -> Int64s:
     """Return the largest multiples, by bisection of the scale: the number of pixels grows with it."""
 
-    def sizes_at(scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def sizes_at(scales: Float64s) -> Float64s:
         return np.maximum(np.ceil(sides * scales[:, None] / factor), 1)
 
     low, high = np.zeros(len(sides)), 2 * np.sqrt(most / sides.prod(axis=1)) + math.ulp(1)

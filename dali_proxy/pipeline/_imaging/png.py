@@ -7,16 +7,13 @@ time, which OpenCV and pillow use.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import deflate
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bytes
 from dali_proxy.pipeline._imaging.info import PNG_SIGNATURE, png_chunks
 from dali_proxy.pipeline._imaging.native import compiled
-
-Pixels = npt.NDArray[np.uint8]
 
 _SAMPLES = {0: 1, 2: 3, 3: 1, 6: 4}  # of a pixel, by the color type
 _PALETTE, _LARGEST_PALETTE = 3, 256 * 3  # color type, bytes
@@ -26,7 +23,7 @@ _HARMLESS = frozenset(
 )
 
 
-def decode_plain_png(view: memoryview, out: npt.NDArray[Any] | None = None) -> tuple[Pixels, Pixels | None] | None:
+def decode_plain_png(view: memoryview, out: Array | None = None) -> tuple[Bytes, Bytes | None] | None:
     """Return the samples of a PNG as they are stored, HWC, and its palette: RGB, ``[number, 3]``, or None.
 
     Args:

@@ -6,14 +6,10 @@ and on GPUs. dali_proxy/pipeline/normal_quantile.h is the version of the last tw
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
-
-Array = npt.NDArray[Any]
 
 _CENTER = 0.425
 #: Coefficients of numerators and denominators, from the highest power to the lowest.

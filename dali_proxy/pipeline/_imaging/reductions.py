@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.rows import combine, reduce_leading, sum_small, sum_trailing
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.filters import filter_name, nearest_indices, plan_taps
 from dali_proxy.pipeline._imaging.native import LOOP_DTYPES, compiled, is_for_loops
-
-Array = npt.NDArray[Any]
 
 TRIANGLES = ("linear", "triangular")
 """The two names of the filter for which the compiled loops compute the weights themselves."""

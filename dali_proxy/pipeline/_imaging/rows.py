@@ -12,11 +12,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
-
-Array = npt.NDArray[Any]
 
 #: Number of elements of a sufficiently long row, and minimum number of such rows.
 _LONG, _MANY = 256, 8

@@ -9,13 +9,11 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 #: Arrays whose pixels OpenCV copies by position.
 _COPIED_CHANNELS = 4

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dali_proxy.pipeline._arrays import Array, Bytes
 
 # Larger buffers are freed after use: a huge image must not occupy memory in every thread.
 KEPT_BYTES = 32 << 20
@@ -19,7 +20,7 @@ KEPT_BYTES = 32 << 20
 _local = threading.local()
 
 
-def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """Return an uninitialised array that is valid until this thread asks for the same name again.
 
     Arrays of different names never share memory.
@@ -28,7 +29,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     size = math.prod(shape) * item.itemsize
     if size > KEPT_BYTES:
         return np.empty(shape, item)
-    buffers: dict[str, npt.NDArray[np.uint8]] = _local.__dict__
+    buffers: dict[str, Bytes] = _local.__dict__
     buffer = buffers.get(name)
     if buffer is None or buffer.nbytes < size:
         # A quarter more than requested, so that slowly growing images don't cause an allocation every time.

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.info import TiffTag, open_image
 from dali_proxy.pipeline.errors import DecodeError
-
-Array = npt.NDArray[Any]
 
 _GRAY, _COLORS = 1, 2  # photometric interpretations
 _SEPARATE = 2  # planes

@@ -9,12 +9,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.convert import convert
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.sampling import LARGEST, linear_at, nearest_at, outside, prepare_fill
 from dali_proxy.pipeline._imaging.scratch import scratch
-
-Array = npt.NDArray[Any]
 
 #: Arrays that OpenCV interpolates without rounding positions; others are converted, or NumPy processes them.
 _EXACT_CHANNELS = (1, 3, 4)

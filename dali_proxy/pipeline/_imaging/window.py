@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from dali_proxy.pipeline._arrays import Array
 
 POLICIES = ("error", "pad", "trim_to_shape")
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float32s, Int64s
 from dali_proxy.pipeline._imaging.native import compiled
 
 
-def aligned_windows(
-    weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], width: int
-) -> npt.NDArray[np.float32]:
+def aligned_windows(weights: Float32s, radii: Int64s, width: int) -> Float32s:
     """Return windows at the begin of rows of zeros, (N, width).
 
     Args:

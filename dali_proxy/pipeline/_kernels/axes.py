@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bools, Float64s, Int64s
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels.evaluate import LINES, SHARED_BYTES, TILE_WIDTH
 from dali_proxy.pipeline._kernels.rows import as_bytes, zeros
@@ -39,7 +38,7 @@ _CODE = np.array([_FILTERS[DALIInterpType(value)][0] for value in range(len(_FIL
 _RADIUS = np.array([_FILTERS[DALIInterpType(value)][1] for value in range(len(_FILTERS))], np.float64)
 
 
-def whole_image(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def whole_image(shapes: Int64s) -> Float64s:
     """Return the regions (y0, x0, y1, x1) that cover images of shapes (N, 3), HWC."""
     regions = np.zeros((len(shapes), 4))
     regions[:, 2:] = shapes[:, :2]
@@ -47,14 +46,14 @@ def whole_image(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def axis_tables(
-    low: npt.NDArray[np.float64],
-    high: npt.NDArray[np.float64],
-    extents: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
+    low: Float64s,
+    high: Float64s,
+    extents: Int64s,
+    sizes: Int64s,
     min_filter: npt.ArrayLike,
     mag_filter: npt.ArrayLike,
     antialias: bool,
-) -> npt.NDArray[Any]:
+) -> Array:
     """Return the tables of the axes of a batch, (axes, N): the outputs of each axis cover the source from low to high.
 
     Positions of nearest pixels are accumulated along all axes but the last one, the axis of columns.
@@ -96,14 +95,14 @@ def axis_tables(
     return table
 
 
-def _per_sample(values: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+def _per_sample(values: npt.ArrayLike, count: int) -> Int64s:
     """Return one number for each sample."""
     numbers = np.empty(count, np.int64)
     numbers[:] = values
     return numbers
 
 
-def touched(axis: npt.NDArray[Any], out: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def touched(axis: Array, out: Int64s) -> tuple[Int64s, Int64s]:
     """Return the source pixels [low, high) that outputs 0 to `out` read, clamped to the image."""
     ends = np.stack([axis["origin"] + 0.5 * axis["scale"], axis["origin"] + (out - 0.5) * axis["scale"]])
     low = np.floor(ends.min(axis=0) - axis["radius"] - 0.6).astype(np.int64)
@@ -112,7 +111,7 @@ def touched(axis: npt.NDArray[Any], out: npt.NDArray[np.int64]) -> tuple[npt.NDA
     return low, np.clip(high, low + 1, axis["extent"])
 
 
-def keeps_rows(y: npt.NDArray[Any], x: npt.NDArray[Any], channels: int) -> npt.NDArray[np.bool_]:
+def keeps_rows(y: Array, x: Array, channels: int) -> Bools:
     """Return whether a block keeps rows of the source in shared memory, filtered along x, to resize images.
 
     It computes the rows under `LINES` rows of the result, at least, as resize.cuh describes.

@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for
 from dali_proxy.pipeline._kernels.rows import zeros
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -63,7 +64,7 @@ class CountedMap:
         #: Bytes of device memory for counts and tables.
         self.scratch_bytes = 0 if empty else self._words * (4 * _COPIES + 1)
 
-    def tables(self, scratch: int) -> npt.NDArray[np.int64]:
+    def tables(self, scratch: int) -> Int64s:
         """Return the addresses of the tables of each image, (N,): (channels, 256) bytes."""
         return scratch + self._words * 4 * _COPIES + self._begins
 

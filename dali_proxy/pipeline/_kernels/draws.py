@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import UInt64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.rows import zeros
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -24,7 +24,7 @@ def plan_draws(
     dst: Samples,
     numbers: RandomNumbers,
     distribution: Distribution,
-    starts: npt.NDArray[np.uint64] | None = None,
+    starts: UInt64s | None = None,
 ) -> Launch | None:
     """Return the launch that computes the numbers of a distribution from ``numbers.uniform()``; None for no elements.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Float32s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, THREADS, Launch, ctype
 from dali_proxy.pipeline._kernels.rows import zeros
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -40,8 +38,8 @@ class BoxEncoding:
         encoded: Samples,
         found: Samples,
         *,
-        anchors: npt.NDArray[np.float32],
-        scaling: npt.NDArray[Any],
+        anchors: Float32s,
+        scaling: Array,
         offset: bool,
     ) -> None:
         table = zeros(len(boxes), _SAMPLE)

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch
 from dali_proxy.pipeline._kernels.noise import Noise
 from dali_proxy.pipeline._kernels.rows import containing
@@ -28,8 +28,8 @@ SHARED_BYTES = 32 << 10
 
 def plan_evaluation(
     expression: str,
-    rows: npt.NDArray[Any],
-    extents: npt.NDArray[np.int64],
+    rows: Array,
+    extents: Int64s,
     target: Samples,
     columns: slice | list[int],
 ) -> Launch:

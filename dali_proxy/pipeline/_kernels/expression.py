@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Bytes, Float32s, Float64s, Int64s, UInt64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, ctype
 from dali_proxy.pipeline._imaging.patches import PatchLayout
 from dali_proxy.pipeline._kernels.aligned_windows import aligned_windows
@@ -37,7 +38,7 @@ class PixelExpression(Pixels):
     """The pixels of a batch, to which an operator adds a node; see `Pixels`."""
 
     def window(
-        self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64] | int, extents: npt.NDArray[np.int64],
+        self, first: Int64s, step: Int64s | int, extents: Int64s,
         fill: npt.ArrayLike | None = None,
     ) -> PixelExpression:  # fmt: skip
         """Return windows: position p along an axis shows position ``first + p * step``.
@@ -59,7 +60,7 @@ class PixelExpression(Pixels):
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
         return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
 
-    def erase(self, regions: npt.NDArray[np.int64], fill: npt.ArrayLike) -> PixelExpression:
+    def erase(self, regions: Int64s, fill: npt.ArrayLike) -> PixelExpression:
         """Return the pixels with fill values in regions.
 
         Args:
@@ -80,7 +81,7 @@ class PixelExpression(Pixels):
     def noise(
         self,
         kind: int,
-        seeds: npt.NDArray[np.uint64],
+        seeds: UInt64s,
         parameters: tuple[npt.ArrayLike, npt.ArrayLike],
         replacements: tuple[npt.ArrayLike, npt.ArrayLike],
         axis: int | None = None,
@@ -128,7 +129,7 @@ class PixelExpression(Pixels):
         fields = {"matrix": values, "offset": np.asarray(offset, np.float32)}
         return self._node("Matrix", f"{ctype(dtype)}, {rows}, ", kinds, fields, dtype=dtype, channels=rows)
 
-    def with_channels(self, fill: npt.NDArray[np.float64]) -> PixelExpression:
+    def with_channels(self, fill: Float64s) -> PixelExpression:
         """Return the pixels with further channels that have fill values, (K,), converted to the dtype."""
         channels = self.channels + len(fill)
         kinds, fields = {"fill": ("f8", (len(fill),))}, {"fill": fill}
@@ -146,18 +147,16 @@ class PixelExpression(Pixels):
         result = self._node("Combine", options, {"other": other.row_kind}, fields, dtype=dtype)
         return result.replaced(owners=self.owners + other.owners, reads=self.reads + other.reads)
 
-    def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
+    def lookup(self, tables: Bytes) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
 
-    def lookup_stored(self, tables: npt.NDArray[np.int64], owner: Any) -> PixelExpression:
+    def lookup_stored(self, tables: Int64s, owner: Any) -> PixelExpression:
         """Return entries of the tables (channels, 256) of each image, at addresses (N,), for values of uint8 pixels."""
         found = self._node("LookupStored", "", {"tables": ADDRESS}, {"tables": tables})
         return found.replaced(owners=(*self.owners, owner))
 
-    def convolve(
-        self, letter: str, weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], dtype: np.dtype[Any]
-    ) -> PixelExpression:
+    def convolve(self, letter: str, weights: Float32s, radii: Int64s, dtype: np.dtype[Any]) -> PixelExpression:
         """Return weighted sums of neighbours along a dimension. Borders reflect without repeating the outermost value.
 
         Args:
@@ -183,9 +182,7 @@ class PixelExpression(Pixels):
         """
         return self._node("Cached", "", {}, {})
 
-    def resize(
-        self, y: npt.NDArray[Any], x: npt.NDArray[Any], size: npt.NDArray[np.int64], dtype: np.dtype[Any]
-    ) -> PixelExpression:
+    def resize(self, y: Array, x: Array, size: Int64s, dtype: np.dtype[Any]) -> PixelExpression:
         """Return resized images.
 
         Args:
@@ -204,7 +201,7 @@ class PixelExpression(Pixels):
     def warp(
         self,
         points: PointMap,
-        size: npt.NDArray[np.int64],
+        size: Int64s,
         dtype: np.dtype[Any],
         *,
         taps: int,
@@ -230,7 +227,7 @@ class PixelExpression(Pixels):
         warped = self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=taps * taps)
         return warped.replaced(owners=(*self.owners, *points.owners))
 
-    def without_grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
+    def without_grid(self, parameters: Float64s) -> PixelExpression:
         """Return the pixels without those in the first corner of each tile of a grid, which become 0.
 
         Args:
@@ -243,9 +240,7 @@ class PixelExpression(Pixels):
         kinds = dict.fromkeys(("tile", "inverse", "ratio", "sine", "cosine"), "f8")
         return self._node("Grid", "", {**kinds, "shift": ("f8", (2,))}, fields)
 
-    def extreme(
-        self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool
-    ) -> PixelExpression:
+    def extreme(self, sizes: Array, anchors: Array, border: int, largest: bool) -> PixelExpression:
         """Return the largest or smallest values of rectangles around the pixels.
 
         Args:
@@ -259,13 +254,13 @@ class PixelExpression(Pixels):
         kinds = dict.fromkeys(fields, pair)
         return self._node("Extreme", f"{int(largest)}, {int(border)}, ", kinds, fields, reads=_most_pixels(sizes))
 
-    def median(self, sizes: npt.NDArray[Any]) -> PixelExpression:
+    def median(self, sizes: Array) -> PixelExpression:
         """Return the medians of rectangles around the pixels, of odd heights and widths (N, 2); borders repeat."""
         fields, most = {"size": sizes, "extent": self.extents[:, 1:]}, _most_pixels(sizes)
         kept = next((limit for limit in _KEPT if most <= limit), 0)
         return self._node("Median", f"{kept}, ", dict.fromkeys(fields, ("i4", (2,))), fields, reads=most)
 
-    def debayer(self, blue: npt.NDArray[Any], algorithm: int) -> PixelExpression:
+    def debayer(self, blue: Array, algorithm: int) -> PixelExpression:
         """Return the colours of mosaics.
 
         Args:
@@ -292,9 +287,7 @@ class PixelExpression(Pixels):
         """Return images of `lightness` as RGB; values may differ from OpenCV's by 2."""
         return self._node("FromLab", "", {}, {})
 
-    def tiles(
-        self, tables: npt.NDArray[np.int64], tiles: npt.ArrayLike, sizes: npt.NDArray[np.int64], channels: int
-    ) -> PixelExpression:
+    def tiles(self, tables: Int64s, tiles: npt.ArrayLike, sizes: Int64s, channels: int) -> PixelExpression:
         """Return the entries of tables of bytes that belong to tiles, interpolated between the centers of tiles.
 
         Args:
@@ -308,6 +301,6 @@ class PixelExpression(Pixels):
         return self._node("Tiles", f"{channels}, ", kinds, {"tables": tables, "tiles": tiles, "inverse": inverse})
 
 
-def _most_pixels(sizes: npt.NDArray[Any]) -> int:
+def _most_pixels(sizes: Array) -> int:
     """Return the number of pixels of the largest window."""
     return int(np.prod(sizes, axis=1, dtype=np.int64).max())

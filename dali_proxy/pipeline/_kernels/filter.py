@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, ctype
 from dali_proxy.pipeline._kernels.rows import zeros
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -29,7 +30,7 @@ def plan_filter_images(
     dst: Samples,
     *,
     windows: Samples,
-    anchors: npt.NDArray[np.int64],
+    anchors: Int64s,
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
 ) -> Launch | None:

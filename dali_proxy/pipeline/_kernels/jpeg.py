@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for
 from dali_proxy.pipeline._kernels.rows import zeros
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -37,7 +38,7 @@ _IMAGE = np.dtype(
 )
 
 
-def quantization(quality: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+def quantization(quality: Int64s) -> npt.NDArray[np.uint16]:
     """Return libjpeg's tables of luma and chroma for qualities from 1 to 100, (N, 2, 64)."""
     scale = np.where(quality < 50, 5000 // quality, 200 - 2 * quality)
     return np.clip((_TABLES * scale[:, None, None] + 50) // 100, 1, 255).astype(np.uint16)
@@ -55,7 +56,7 @@ class JpegPlan:
         PipelineError: the samples have other shapes or dtypes, or aren't contiguous.
     """
 
-    def __init__(self, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]) -> None:
+    def __init__(self, src: Samples, dst: Samples, quality: Int64s) -> None:
         images = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))
         if not images or (src.shapes != dst.shapes).any() or (src.shapes[:, 2] != 3).any():
             raise PipelineError("the samples of input and output must be RGB images, uint8, of the same shapes")

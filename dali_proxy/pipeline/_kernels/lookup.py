@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.errors import PipelineError
 
 
-def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
+def plan_look_up(src: Samples, dst: Samples, table: Array) -> Launch | None:
     """Return the launch that replaces every element by its entry in the table.
 
     Args:

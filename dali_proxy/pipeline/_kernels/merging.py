@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Table = npt.NDArray[np.int64]
+from dali_proxy.pipeline._arrays import Int64s
 
 
-def groups_of(extents: Table, *strides: Table, apart: Collection[int] = ()) -> list[list[int]]:
+def groups_of(extents: Int64s, *strides: Int64s, apart: Collection[int] = ()) -> list[list[int]]:
     """Return groups of adjacent dimensions that a kernel can merge in all samples.
 
     Args:
@@ -33,7 +32,7 @@ def groups_of(extents: Table, *strides: Table, apart: Collection[int] = ()) -> l
     return groups
 
 
-def merged_extents(extents: Table, groups: Sequence[Sequence[int]]) -> Table:
+def merged_extents(extents: Int64s, groups: Sequence[Sequence[int]]) -> Int64s:
     """Return the extents of groups of dimensions: (N, groups)."""
     columns = [np.prod(extents[:, group], axis=1, dtype=np.int64) for group in groups]
     return np.stack(columns, axis=1) if columns else np.ones((len(extents), 0), np.int64)

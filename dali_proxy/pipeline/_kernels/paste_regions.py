@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.rows import zeros
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -19,9 +19,7 @@ _CANVAS = np.dtype(
 )
 
 
-def plan_paste_regions(
-    target: Samples, regions: npt.NDArray[Any], counts: npt.NDArray[np.int64], source: np.dtype[Any]
-) -> Launch | None:
+def plan_paste_regions(target: Samples, regions: Array, counts: Int64s, source: np.dtype[Any]) -> Launch | None:
     """Return the launch that pastes images of a dtype to HWC or FHWC canvases; None if the output is empty.
 
     `regions` are rows of `REGION`, and `counts` their number on each canvas, (N,).

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, ctype
 from dali_proxy.pipeline._imaging.patches import PatchLayout
 from dali_proxy.pipeline._kernels.dimensions import STRIDES, UNNAMED, axes_of, columns_of
@@ -51,8 +52,8 @@ class Pixels:
     """
 
     kind: str
-    rows: npt.NDArray[Any]
-    extents: npt.NDArray[np.int64]
+    rows: Array
+    extents: Int64s
     channels: int
     dtype: np.dtype[Any]
     layout: str
@@ -118,12 +119,12 @@ class Pixels:
         return self.rows.dtype if kind is None else kind
 
     @property
-    def parts(self) -> tuple[tuple[int, npt.NDArray[Any]], ...]:
+    def parts(self) -> tuple[tuple[int, Array], ...]:
         """The parts of `rows`: the source's, then those of each node, with their offsets."""
-        parts: tuple[tuple[int, npt.NDArray[Any]], ...] | None = self.__dict__.get("_parts")
+        parts: tuple[tuple[int, Array], ...] | None = self.__dict__.get("_parts")
         return ((0, self.rows),) if parts is None else parts
 
-    def with_parts(self, parts: tuple[tuple[int, npt.NDArray[Any]], ...], owners: tuple[Any, ...]) -> Self:
+    def with_parts(self, parts: tuple[tuple[int, Array], ...], owners: tuple[Any, ...]) -> Self:
         """Return the same nodes with other parameters."""
         result = self.replaced(_parts=parts, _row_kind=self.row_kind, owners=owners)
         result.__dict__.pop("rows", None)
@@ -181,9 +182,9 @@ class Pixels:
         return Samples(self.rows["data"], self.shapes, strides, self.dtype)
 
     @property
-    def shapes(self) -> npt.NDArray[np.int64]:
+    def shapes(self) -> Int64s:
         """Shapes of the samples, (N, ndim)."""
-        known: npt.NDArray[np.int64] | None = self.__dict__.get("_shapes")
+        known: Int64s | None = self.__dict__.get("_shapes")
         if known is not None:
             return known
         if self.grid is not None:
@@ -194,7 +195,7 @@ class Pixels:
         known = self.__dict__["_shapes"] = shapes[:, columns_of(self.order)]
         return known
 
-    def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
+    def along_extents(self, values: Array, missing: int) -> Int64s:
         """Return values for each dimension, (N, ndim), as values for depth, height and width, (N, 3); no channels.
 
         `missing` is the value for a depth that the samples don't have.
@@ -226,11 +227,11 @@ class Pixels:
         kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
         return like.replaced(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
 
-    def take(self, indices: npt.NDArray[np.int64] | slice) -> Self:
+    def take(self, indices: Int64s | slice) -> Self:
         """Return a selection of the samples."""
         return self.replaced(rows=taken(self.rows, indices), extents=self.extents[indices])
 
-    def moved(self, offsets: npt.NDArray[np.int64]) -> Self:
+    def moved(self, offsets: Int64s) -> Self:
         """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
         rows = copied(self.rows)
         for begin in _memory_offsets(rows.dtype):
@@ -288,7 +289,7 @@ class Pixels:
         fields: dict[str, Any],
         *,
         dtype: np.dtype[Any] | None = None,
-        extents: npt.NDArray[np.int64] | None = None,
+        extents: Int64s | None = None,
         channels: int | None = None,
         reads: int = 1,
     ) -> Self:
@@ -320,9 +321,7 @@ def _memory_offsets(kind: np.dtype[Any]) -> tuple[int, ...]:
     return tuple(begin + offset for member, begin in inner for offset in _memory_offsets(member))
 
 
-def _place_images(
-    samples: Samples, order: str, rows: npt.NDArray[Any], extents: npt.NDArray[np.int64]
-) -> tuple[int, int]:
+def _place_images(samples: Samples, order: str, rows: Array, extents: Int64s) -> tuple[int, int]:
     """Write where images lie in memory.
 
     Args:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._cuda.launch import ADDRESS
 from dali_proxy.pipeline._kernels.samples import Samples
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

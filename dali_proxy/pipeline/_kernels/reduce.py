@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._imaging.reductions import Reduction
 from dali_proxy.pipeline._kernels.merging import groups_of, merged_extents
@@ -97,7 +97,7 @@ class ReductionPlan:
             Launch("reduce.cu", "reduce_finish", defines, (self._table,), last, (parts,)),
         ]
 
-    def _describe(self, kept: list[int], along: list[int], ddof: int) -> npt.NDArray[Any]:
+    def _describe(self, kept: list[int], along: list[int], ddof: int) -> Array:
         """Return the table of struct Sample of reduce.cu, without the pointers to means and partial results."""
         axes_of = {"kept": kept, "reduced": along}
         groups = {

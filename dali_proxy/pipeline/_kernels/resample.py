@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.axes import AXIS, axis_tables, touched, whole_image
 from dali_proxy.pipeline._kernels.rows import zeros
@@ -121,9 +122,7 @@ class ResamplePlan:
         return _launch("resample_axis", between.dtype, dst.dtype, table, np.prod(dst.shapes, axis=1))
 
 
-def _launch(
-    kernel: str, src: np.dtype[Any], dst: np.dtype[Any], table: npt.NDArray[Any], items: npt.NDArray[np.int64]
-) -> Launch:
+def _launch(kernel: str, src: np.dtype[Any], dst: np.dtype[Any], table: Array, items: Int64s) -> Launch:
     defines = (("IN", ctype(src)), ("OUT", ctype(dst)))
     per_thread = _GROUP if kernel == "resample_axis" else 1
     return Launch("resample.cu", kernel, defines, (table,), (blocks_for(int(items.max()), per_thread), len(table)))

@@ -6,44 +6,45 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
+
+from dali_proxy.pipeline._arrays import Array, Bytes, Int64s
 
 
-def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def as_bytes(rows: Array) -> Bytes:
     """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
     rows = rows if rows.flags.c_contiguous else np.ascontiguousarray(rows)
-    result: npt.NDArray[np.uint8] = np.ndarray((len(rows), rows.dtype.itemsize), np.uint8, rows)
+    result: Bytes = np.ndarray((len(rows), rows.dtype.itemsize), np.uint8, rows)
     return result  # in a fifth of the time of `view`
 
 
-def as_rows(data: npt.NDArray[np.uint8], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def as_rows(data: Bytes, kind: np.dtype[Any]) -> Array:
     """Return contiguous bytes, (N, size of a row), as rows."""
     return np.ndarray(len(data), kind, data)
 
 
-def zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def zeros(count: int, kind: np.dtype[Any]) -> Array:
     """Return structs of zeros, (count,), in an eighth of the time of NumPy's function."""
     return np.ndarray(count, kind, bytearray(count * kind.itemsize))
 
 
-def copied(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def copied(rows: Array) -> Array:
     """Return a copy of rows."""
     return as_rows(as_bytes(rows).copy(), rows.dtype)
 
 
-def taken(rows: npt.NDArray[Any], indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[Any]:
+def taken(rows: Array, indices: Int64s | slice) -> Array:
     """Return a selection of rows."""
     return rows[indices] if isinstance(indices, slice) else as_rows(as_bytes(rows)[indices], rows.dtype)
 
 
-def containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def containing(rows: Array, member: str, kind: np.dtype[Any]) -> Array:
     """Return structs of a kind, with rows as one of the members, and zeros as the others."""
     result = zeros(len(rows), kind)
     store(rows, member, result)
     return result
 
 
-def store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None:
+def store(rows: Array, member: str, target: Array) -> None:
     """Store structs as a member of larger structs."""
     assert target.dtype.fields is not None
     begin = target.dtype.fields[member][1]

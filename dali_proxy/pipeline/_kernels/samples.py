@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._native import find_compiled
@@ -20,7 +21,7 @@ native = find_compiled("_cuda")
 _KIND = operator.attrgetter("dtype", "ndim")
 
 
-def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDArray[np.int64]:
+def contiguous_strides(shapes: Int64s, itemsize: int) -> Int64s:
     """Return the C-contiguous strides, in bytes, of an (N, ndim) table of shapes."""
     strides = np.empty(shapes.shape, np.int64)
     strides[:] = itemsize
@@ -44,9 +45,9 @@ class Samples:
         dtype: element type of all samples.
     """
 
-    pointers: npt.NDArray[np.int64]
-    shapes: npt.NDArray[np.int64]
-    strides: npt.NDArray[np.int64]
+    pointers: Int64s
+    shapes: Int64s
+    strides: Int64s
     dtype: np.dtype[Any]
 
     @classmethod
@@ -78,7 +79,7 @@ class Samples:
         return cls(pointers, shapes, strides, np.dtype(dtype))
 
     @classmethod
-    def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:
+    def contiguous(cls, pointers: Int64s, shapes: Int64s, dtype: Any) -> Samples:
         """Describe C-contiguous samples, for which `is_contiguous` needs no check."""
         strides = contiguous_strides(shapes, dtype.itemsize)
         samples = cls(pointers, shapes, strides, dtype)
@@ -103,9 +104,7 @@ class Samples:
         return samples
 
     @classmethod
-    def packed(
-        cls, pointer: int, shapes: npt.NDArray[np.int64], dtype: npt.DTypeLike, alignment: int = 256
-    ) -> tuple[Samples, int]:
+    def packed(cls, pointer: int, shapes: Int64s, dtype: npt.DTypeLike, alignment: int = 256) -> tuple[Samples, int]:
         """Describe contiguous samples that lie one after the other from `pointer` on.
 
         Returns:
@@ -131,7 +130,7 @@ class Samples:
         return int(self.shapes.shape[1])
 
     @cached_property
-    def sizes(self) -> npt.NDArray[np.int64]:
+    def sizes(self) -> Int64s:
         """Number of bytes of each sample's elements, (N,)."""
         return np.multiply.reduce(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
 
@@ -140,7 +139,7 @@ class Samples:
         """Number of bytes of all elements."""
         return int(np.add.reduce(self.sizes))
 
-    def take(self, indices: npt.NDArray[np.int64] | slice) -> Samples:
+    def take(self, indices: Int64s | slice) -> Samples:
         """Return a selection of the samples."""
         samples = Samples(self.pointers[indices], self.shapes[indices], self.strides[indices], self.dtype)
         if self.__dict__.get("_contiguous"):
@@ -172,7 +171,7 @@ class Samples:
         parts = self.shapes[:, :axis], self.shapes[:, axis : axis + 1], self.shapes[:, axis + 1 :]
         return Samples.contiguous(self.pointers, np.stack([part.prod(axis=1) for part in parts], axis=1), self.dtype)
 
-    def positions(self, axes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def positions(self, axes: Sequence[int]) -> tuple[Int64s, Int64s]:
         """Return all positions along axes: the index of the sample of each, and the position, (M, axes)."""
         counts = np.prod(self.shapes[:, axes], axis=1, dtype=np.int64)
         owners = np.repeat(np.arange(len(self)), counts)
@@ -182,13 +181,11 @@ class Samples:
             numbers, positions[:, column] = np.divmod(numbers, self.shapes[owners, axes[column]])
         return owners, positions
 
-    def offsets(
-        self, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], axes: Sequence[int]
-    ) -> npt.NDArray[np.int64]:
+    def offsets(self, owners: Int64s, positions: Int64s, axes: Sequence[int]) -> Int64s:
         """Return the distances in bytes of `positions` from the begins of their samples, (M,)."""
         return (positions * self.strides[owners[:, None], axes]).sum(axis=1)
 
-    def parts(self, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], axes: Sequence[int]) -> Samples:
+    def parts(self, owners: Int64s, positions: Int64s, axes: Sequence[int]) -> Samples:
         """Return the parts of samples at `positions`, without these axes."""
         kept = [axis for axis in range(self.ndim) if axis not in axes]
         pointers = self.pointers[owners] + self.offsets(owners, positions, axes)
@@ -241,7 +238,7 @@ class Samples:
         return bool((fits | (self.shapes == 0).any(axis=1)).all())
 
 
-def _repeated(row: tuple[int, ...], count: int, length: int) -> npt.NDArray[np.int64]:
+def _repeated(row: tuple[int, ...], count: int, length: int) -> Int64s:
     rows = np.empty((count, length), np.int64)  # twice as fast as np.broadcast_to
     rows[:] = row
     return rows

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float32s, Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.merging import groups_of, merged_extents
 from dali_proxy.pipeline._kernels.samples import Samples, contiguous_strides
@@ -25,7 +26,7 @@ class Spread:
         epsilon: summand of variances.
     """
 
-    factor: npt.NDArray[np.float32] | None = None
+    factor: Float32s | None = None
     deviations: Samples | None = None
     sums: Samples | None = None
     degrees: npt.ArrayLike = 1.0
@@ -95,7 +96,7 @@ def plan_standardize(
     return Launch("standardize.cu", "standardize", defines, (table,), (blocks_for(most), len(src)))
 
 
-def _steps(values: Samples, like: Samples, dtype: npt.DTypeLike) -> npt.NDArray[np.int64]:
+def _steps(values: Samples, like: Samples, dtype: npt.DTypeLike) -> Int64s:
     """Return the strides, in elements, of values that broadcast to samples."""
     if values.dtype != dtype or values.ndim != like.ndim or not values.is_contiguous():
         raise PipelineError(f"means or deviations must be contiguous {np.dtype(dtype)} of {like.ndim} dimensions")

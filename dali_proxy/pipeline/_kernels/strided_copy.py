@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.merging import groups_of, merged_extents
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.errors import PipelineError
-
-Table = npt.NDArray[np.int64]
 
 MAX_NDIM = 6
 _CHUNK = 16  # bytes that a thread copies at once from a contiguous sample
@@ -70,7 +69,7 @@ def plan_strided_copy(
     if most == 0:
         return None
 
-    def permuted(columns: Table) -> Table:
+    def permuted(columns: Int64s) -> Int64s:
         return columns if axes is None else columns[:, order]
 
     begin, end = _inside(
@@ -125,7 +124,7 @@ def plan_strided_copy(
     return Launch("strided_copy.cu", "strided_copy", defines, (table, fills), grid, (axis,))
 
 
-def _fills(samples: int, channels: int, fill: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint32]]:
+def _fills(samples: int, channels: int, fill: npt.ArrayLike) -> tuple[Float64s, npt.NDArray[np.uint32]]:
     """Return fill values, a scalar, (C,), or (N, C) or (N, 1), as a table of channels, and each sample's first row."""
     values = np.asarray(fill, np.float64)
     rows = samples if values.ndim == 2 else 1
@@ -148,7 +147,7 @@ def _sample_dtype(ndim: int) -> np.dtype[Any]:
     return np.dtype([*fields, ("dims", dimension, (ndim,))], align=True)
 
 
-def _inside(start: Table | np.int64, step: Table | None, source: Table, extent: Table) -> tuple[Table, Table]:
+def _inside(start: Int64s | np.int64, step: Int64s | None, source: Int64s, extent: Int64s) -> tuple[Int64s, Int64s]:
     """Return the outputs [begin, end) per dimension that read inside the source: 0 <= start + i * step < source.
 
     If `step` is None, the steps are 1. This case avoids divisions, which would dominate the time in NumPy.

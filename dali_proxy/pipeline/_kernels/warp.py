@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.errors import PipelineError
@@ -15,7 +15,7 @@ from dali_proxy.pipeline.errors import PipelineError
 def plan_warp_affine(
     src: Samples,
     dst: Samples,
-    matrices: npt.NDArray[np.float64],
+    matrices: Float64s,
     *,
     nearest: bool = False,
     fill: float | None = None,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s, UInt64s
 from dali_proxy.pipeline._declaration.schema import RANDOM_STATE
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.arguments import Arguments
@@ -38,7 +38,7 @@ def no_output_memory(edge: Edge, nbytes: int) -> None:
     """Return None, for outputs in the memory of CuPy's allocator."""
 
 
-def no_place(edge: Edge, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> None:
+def no_place(edge: Edge, shapes: Int64s, dtype: np.dtype[Any], layout: str) -> None:
     """Return None: the samples may be anywhere."""
 
 
@@ -101,7 +101,7 @@ class Batch:
         #: means than usual because of some samples of the batch, so that last bits may differ. A cache keeps neither.
         self.is_repeatable = True
         #: Returns memory for the samples of an edge, (edge, shapes, dtype, layout); None for any memory.
-        self.place: Callable[[Edge, npt.NDArray[np.int64], np.dtype[Any], str], TensorListCPU | None] = no_place
+        self.place: Callable[[Edge, Int64s, np.dtype[Any], str], TensorListCPU | None] = no_place
 
     @classmethod
     def without_executor(cls, request: BatchRequest, outputs: Mapping[Edge, TensorList], seed: int = 0) -> Batch:
@@ -143,7 +143,7 @@ class Batch:
     def allocate_samples(
         self,
         edge: Edge,
-        shapes: npt.NDArray[np.int64],
+        shapes: Int64s,
         dtype: np.dtype[Any],
         layout: str,
         buffers: BufferPool,
@@ -253,10 +253,10 @@ class Batch:
         for start in self.sample_starts(node).tolist():
             yield philox(numbers.key, [start // NUMBERS_PER_COUNT, *numbers.counter.tolist()[1:]])
 
-    def sample_starts(self, node: GraphNode) -> npt.NDArray[np.uint64]:
+    def sample_starts(self, node: GraphNode) -> UInt64s:
         """Return where the numbers of each sample start in the sequence of the generator: see `sample_generators`."""
         size, positions = self._whole(node)
-        starts: npt.NDArray[np.uint64] = np.arange(size, dtype=np.uint64)[positions] * np.uint64(MOST_NUMBERS)
+        starts: UInt64s = np.arange(size, dtype=np.uint64)[positions] * np.uint64(MOST_NUMBERS)
         return starts
 
     def _whole(self, node: GraphNode) -> tuple[int, Array | slice]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._cuda.launch import Launch, LaunchPlan
 from dali_proxy.pipeline._graph.graph import GraphNode
@@ -72,14 +72,14 @@ def samples_of(data: TensorListGPU) -> Samples:
     return data.table()
 
 
-def shape_table(data: TensorListGPU) -> npt.NDArray[np.int64]:
+def shape_table(data: TensorListGPU) -> Int64s:
     """Return the shapes of the samples, of shape (N, ndim)."""
-    shapes: npt.NDArray[np.int64] = data.table().shapes.copy()
+    shapes: Int64s = data.table().shapes.copy()
     return shapes
 
 
 def allocate(
-    shapes: npt.NDArray[np.int64],
+    shapes: Int64s,
     dtype: np.dtype[Any],
     layout: str = "",
     memory_of: Callable[[int], Any] = lambda nbytes: None,

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bytes, Int64s
 from dali_proxy.pipeline._rng import BatchKey, RandomState
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
@@ -20,7 +19,7 @@ TensorList = TensorListCPU | TensorListGPU
 
 #: Called with (number of the output, bytes). Returns a uint8 array of that size in host memory and its owner, or None
 #: if the executor shall allocate the memory.
-OutputAllocator = Callable[[int, int], "tuple[npt.NDArray[np.uint8], Any] | None"]
+OutputAllocator = Callable[[int, int], "tuple[Bytes, Any] | None"]
 
 
 class DeviceMemory(Protocol):
@@ -102,7 +101,7 @@ class BatchRequest(msgspec.Struct, frozen=True, eq=False):
     key: BatchKey = BatchKey()
     on_inputs_read: Callable[[], None] | None = None
     random_states: Mapping[int, RandomState] = {}
-    branch: tuple[int, npt.NDArray[np.int64]] | None = None
+    branch: tuple[int, Int64s] | None = None
     ahead: Mapping[int, Announcement] = {}
     title: Callable[[int], str] = "sample {}".format
 

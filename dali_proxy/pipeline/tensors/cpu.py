@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline.errors import InputError, InputTypeError, RaggedError
@@ -36,8 +37,6 @@ _PLAIN = {np.ndarray}
 _DTYPES: dict[np.dtype[Any], DALIDataType] = {}  # those that were needed so far
 
 __all__ = ["Array", "TensorCPU", "TensorListCPU"]
-
-Array = npt.NDArray[Any]
 
 
 class TensorCPU(TensorBase):

@@ -9,8 +9,8 @@ import ctypes
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline.errors import InputError
 
 __all__ = ["CUDA", "as_host_array", "opened"]
@@ -56,7 +56,7 @@ def opened(data: Any) -> Any:
     return _Capsule(data) if type(data).__name__ == "PyCapsule" else data
 
 
-def as_host_array(data: Any) -> npt.NDArray[Any]:
+def as_host_array(data: Any) -> Array:
     """Convert data on the CPU (arrays, DLPack, ``__array__``) to an array, without a copy if possible."""
     if type(data) is np.ndarray:
         return data

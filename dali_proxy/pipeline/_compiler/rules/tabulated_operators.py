@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._compiler.rules.equal_operators import stack_equal_operators
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
 from dali_proxy.pipeline._compiler.steps.operator_step import PixelStep, defer
@@ -29,8 +29,6 @@ from dali_proxy.pipeline._operator_api.request import BatchRequest
 from dali_proxy.pipeline._operators.arrays.table_row import TableRow
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
-
-_Indices = npt.NDArray[np.int64]
 
 # Largest number of kinds of inputs for which parameters are computed.
 _MOST_KINDS = 16
@@ -90,7 +88,7 @@ class _Table:
     pixels: PixelExpression
     begin: int
 
-    def choose(self, pixels: PixelExpression, rows: _Indices, samples: _Indices | slice) -> PixelExpression:
+    def choose(self, pixels: PixelExpression, rows: Int64s, samples: Int64s | slice) -> PixelExpression:
         """Return outputs for samples of the input."""
         size = pixels.rows.dtype.itemsize
         chosen = taken(self.pixels.rows, rows)
@@ -138,11 +136,11 @@ class TabulatedOperators(FusedStep):
         if pixels is None or not pixels.may_be_read() or not (pixels.extents == pixels.extents[0]).all():
             return []
         found = []
-        indices: dict[Edge, _Indices] = {}
+        indices: dict[Edge, Int64s] = {}
         for table in self._tables(pixels):
             chosen: list[tuple[PixelStep, Batch]] = []
-            rows: list[_Indices] = []
-            samples: list[_Indices] = []
+            rows: list[Int64s] = []
+            samples: list[Int64s] = []
             for member, first in table.members:
                 branch = batches[member]
                 own = None if branch is None else _indices(batch, branch, member, indices)
@@ -190,7 +188,7 @@ def _tables(members: Iterable[Member], pixels: PixelExpression, failures: list[E
     return tables
 
 
-def _indices(batch: Batch, branch: Batch, member: Member, known: dict[Edge, _Indices]) -> _Indices | None:
+def _indices(batch: Batch, branch: Batch, member: Member, known: dict[Edge, Int64s]) -> Int64s | None:
     """Return the rows of the samples of a member, whose batch is `branch`; None if an index is invalid."""
     edge, index = batch.outputs.rows_chosen(member.rows[0])
     if index is None:

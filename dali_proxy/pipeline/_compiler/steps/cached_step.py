@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._bulk.gather import copy_ranges
 from dali_proxy.pipeline._bulk.paths import PathTable
@@ -33,7 +33,7 @@ from dali_proxy.pipeline.errors import OperatorError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
 # Positions of samples, and the results of a part for them.
-Computed = tuple[npt.NDArray[np.int64], list[Any]]
+Computed = tuple[Int64s, list[Any]]
 _NOTHING: Array = np.empty(0, np.uint8)
 # Bytes of a result up to which copies cost less than arrays over the samples.
 _SMALL = 1 << 20
@@ -320,9 +320,7 @@ class _Placement:
         self._cache, self._keys, self._edge, self._buffers = cache, keys, edge, buffers
         self.reserved: list[list[Block] | None] | None = None
 
-    def place(
-        self, edge: Edge, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str
-    ) -> TensorListCPU | None:
+    def place(self, edge: Edge, shapes: Int64s, dtype: np.dtype[Any], layout: str) -> TensorListCPU | None:
         """Return memory for the samples of an edge; None if the cache keeps other edges, or copies of small samples."""
         sizes = shapes.prod(axis=1) * dtype.itemsize
         if edge != self._edge or self.reserved is not None or sizes.sum() <= _SMALL:
@@ -356,7 +354,7 @@ def _on_cpu(batch: Batch, edges: Sequence[Edge]) -> list[TensorListCPU]:
 class SomeSamples(BatchView):
     """Some samples of a batch, or all, as a batch whose errors name their positions in the full one."""
 
-    def __init__(self, batch: Batch, positions: npt.NDArray[np.int64], sources: Sequence[Edge]) -> None:
+    def __init__(self, batch: Batch, positions: Int64s, sources: Sequence[Edge]) -> None:
         super().__init__(batch, len(positions))
         self.positions = positions if batch.positions is None else batch.positions[positions]
         self.branch_batches, self.outputs = {}, Outputs()

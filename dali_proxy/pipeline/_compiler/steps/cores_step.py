@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._compiler.cached_parts import CachedPart
 from dali_proxy.pipeline._compiler.steps.cached_step import CachedStep, SomeSamples
 from dali_proxy.pipeline._compiler.steps.step import Step
@@ -32,7 +30,7 @@ class CoresStep(Step):
         batch.outputs[Edge(self._operator.node.index)] = images
 
 
-def decode_on_cores(step: CachedStep, part: CachedPart, batch: Batch, samples: npt.NDArray[np.int64]) -> TensorListCPU:
+def decode_on_cores(step: CachedStep, part: CachedPart, batch: Batch, samples: Int64s) -> TensorListCPU:
     """Return samples of a batch of the decoder on the GPU, from the cache or decoded on the CPU.
 
     Raises:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Float32s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.samples import Samples
 
@@ -15,7 +13,7 @@ _BORDERS = {"zero": 0, "clamp": 1, "reflect": 2}
 _SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
 
 
-def plan_preemphasize(src: Samples, dst: Samples, coefficients: npt.NDArray[np.float32], border: str) -> Launch | None:
+def plan_preemphasize(src: Samples, dst: Samples, coefficients: Float32s, border: str) -> Launch | None:
     """Return the launch that subtracts from each element its predecessor times the sample's coefficient.
 
     Args:
@@ -52,7 +50,7 @@ def plan_to_decibels(
     return Launch("audio/elementwise.cu", "to_decibels", defines, (table,), grid, scalars) if grid[0] else None
 
 
-def _table(src: Samples, dst: Samples) -> tuple[npt.NDArray[Any], tuple[int, int]]:
+def _table(src: Samples, dst: Samples) -> tuple[Array, tuple[int, int]]:
     fields = [
         ("src", ADDRESS),
         ("dst", ADDRESS),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array, Float32s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.samples import Samples
 
@@ -29,12 +29,12 @@ class AxisMatrices:
         matrix_of: function that returns the matrix (rows, extent) for vectors of an extent.
     """
 
-    def __init__(self, matrix_of: Callable[[int], npt.NDArray[np.float32]]) -> None:
+    def __init__(self, matrix_of: Callable[[int], Float32s]) -> None:
         self._matrix_of = matrix_of
         #: Returns the weights, (rows * extent,), and the ranges of columns that aren't 0, (rows,).
         self.tables = lru_cache(maxsize=16)(self._tables)
 
-    def _tables(self, extent: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
+    def _tables(self, extent: int) -> tuple[Float32s, Array]:
         matrix = self._matrix_of(extent)
         return matrix.reshape(-1).astype(np.float32), _ranges(matrix)
 
@@ -68,7 +68,7 @@ def plan_matrix_axis(src: Samples, dst: Samples, axis: int, matrices: AxisMatric
     return Launch("audio/matrix_axis.cu", "matrix_axis", defines, tables, grid)
 
 
-def _ranges(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
+def _ranges(matrix: Float32s) -> npt.NDArray[np.void]:
     """Return the range of the columns of each row that aren't 0."""
     ranges = np.zeros(len(matrix), _RANGE)
     used = matrix != 0

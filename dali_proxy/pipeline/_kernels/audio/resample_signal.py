@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float32s, Float64s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, blocks_for, ctype
 from dali_proxy.pipeline._kernels.samples import Samples
 
@@ -14,7 +14,7 @@ from dali_proxy.pipeline._kernels.samples import Samples
 _OUTPUTS = 4
 #: Most entries of a filter that fit into shared memory: of the weights, and of the slopes.
 _MOST_SHARED = 5120
-Filter = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+Filter = tuple[Float32s, Float32s]
 
 #: struct Signal of resample_signal.cu.
 _SIGNAL = np.dtype(
@@ -27,7 +27,7 @@ _SIGNAL = np.dtype(
 def plan_resample_signal(
     src: Samples,
     dst: Samples,
-    scales: npt.NDArray[np.float64],
+    scales: Float64s,
     *,
     gain: float,
     offset: float,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float32s
 from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, ctype
 from dali_proxy.pipeline._kernels.samples import Samples
 
@@ -48,7 +49,7 @@ class SpectrogramPlan:
         src: Samples,
         dst: Samples,
         *,
-        window: npt.NDArray[np.float32],
+        window: Float32s,
         step: int,
         size: int,
         power: int,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._imaging import convert
@@ -153,10 +153,10 @@ class _Settings:
         """Return the shape of the means of a sample."""
         return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(shape))
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Int64s:
         """Return the number of elements per mean: shape (N,), or (1,) for the full batch."""
         shapes = np.array(self.shapes, np.int64).reshape(len(self.shapes), -1)
-        counts: npt.NDArray[np.int64] = shapes[:, list(self.axes)].prod(axis=1)
+        counts: Int64s = shapes[:, list(self.axes)].prod(axis=1)
         return counts.sum(keepdims=True) if self.batch else counts
 
     def factor(self, deviation: float) -> float:
@@ -227,7 +227,7 @@ class NormalizeCpu(BatchOperator):
                 work += np.float32(settings.shift)
         return convert(work, settings.dtype)
 
-    def _over(self, settings: _Settings, sums: list[Array], divisors: npt.NDArray[np.int64]) -> list[Array]:
+    def _over(self, settings: _Settings, sums: list[Array], divisors: Int64s) -> list[Array]:
         """Divide sums, which are added up first for a full batch. Division by 0 returns 0."""
         if settings.batch:
             sums = [np.sum(sums, axis=0)] * len(sums)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.expression import PixelExpression
@@ -100,7 +100,7 @@ class BatchPermutation(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         generator, count = batch.generator(self.node), batch.size
         moved = self.node.argument("no_fixed_points") and count > 1
-        drawn: npt.NDArray[np.int64]
+        drawn: Int64s
         if self.node.argument("allow_repetitions"):
             drawn = generator.integers(0, count - 1 if moved else count, count)
             drawn += moved & (drawn >= np.arange(count))  # all numbers except the sample's own, with equal probability

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._bulk.gather import copy_ranges
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
@@ -22,8 +22,6 @@ from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline._operators.geometry.resize_launches import frames
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
-
-Int64s = npt.NDArray[np.int64]
 
 SEQUENCE_REARRANGE = declare_operator(
     name="sequence_rearrange",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._codecs import EncodedBatch
 from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline.errors import DecodeError
@@ -14,7 +14,7 @@ from dali_proxy.pipeline.types import DALIImageType
 _CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3, DALIImageType.GRAY: 1}
 
 
-def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
+def flat_bytes(sample: Array) -> Bytes:
     """Return the bytes of a sample, without a copy if it is contiguous.
 
     Args:

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
 from dali_proxy.pipeline._cuda.views import Lease
@@ -120,9 +120,7 @@ class ImageDecoder(BatchOperator):
         )
         return [TensorListCPU(images, "HWC") if output is None else output]
 
-    def _allocate(
-        self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None
-    ) -> TensorListCPU | None:
+    def _allocate(self, batch: Batch, encoded: EncodedBatch, regions: Int64s | None) -> TensorListCPU | None:
         """Return memory for the images of a batch; None if their sizes are unknown or implausible."""
         if self._channels is None or (regions is None and not self._takes_memory(batch, encoded)):
             return None
@@ -172,7 +170,7 @@ class MixedImageDecoder(GpuOperator):
             self._decoder.close()
             raise
         #: Decodes samples of a batch on the CPU, through the cache of the host; None without such a cache.
-        self.on_cores: Callable[[Batch, npt.NDArray[np.int64]], TensorListCPU] | None = None
+        self.on_cores: Callable[[Batch, Int64s], TensorListCPU] | None = None
         #: Batches without readers. Finalizers add to it; they can run in any thread at any time, so they take no lock.
         self._finished: deque[DecodedBatch] = deque()
 
@@ -215,7 +213,7 @@ class MixedImageDecoder(GpuOperator):
         """Free the decoder. The executor calls this after the last batch."""
         self._decoder.close()
 
-    def _for_gpu(self, encoded: EncodedBatch) -> npt.NDArray[np.int64]:
+    def _for_gpu(self, encoded: EncodedBatch) -> Int64s:
         """Return the positions of the images that the GPU's libraries may decode."""
         if self._output_type not in (RGB, BGR, GRAY):
             return np.arange(0)
@@ -229,7 +227,7 @@ class MixedImageDecoder(GpuOperator):
         return np.flatnonzero(accepted)
 
     def _decode_on_cpu(
-        self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None, which: npt.NDArray[np.int64]
+        self, batch: Batch, encoded: EncodedBatch, regions: Int64s | None, which: Int64s
     ) -> TensorListGPU:
         """Decode the images at these positions on the CPU, to the dtype of the output, and copy them to the GPU.
 
@@ -246,7 +244,7 @@ class MixedImageDecoder(GpuOperator):
         batch: Batch,
         decoded: DecodedBatch,
         images: Samples,
-        positions: npt.NDArray[np.int64],
+        positions: Int64s,
         others: TensorListGPU | None = None,
     ) -> TensorListGPU:
         """Return the images as a batch of the requested dtype.
@@ -278,7 +276,7 @@ class MixedImageDecoder(GpuOperator):
         return output
 
 
-def _corners(regions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _corners(regions: Int64s) -> Int64s:
     """Return windows as y0, x0, y1, x1, with -1 for samples that aren't images."""
     corners = np.where(regions < 0, 0, regions)
     corners[:, 2:] += corners[:, :2]

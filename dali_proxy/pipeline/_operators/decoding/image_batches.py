@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bools, Int64s
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
 from dali_proxy.pipeline._codecs import EncodedBatch
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
@@ -25,8 +25,6 @@ from dali_proxy.pipeline._operators.geometry.slice_arguments import SliceWindows
 from dali_proxy.pipeline._operators.geometry.windows import inside
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
-
-Int64s = npt.NDArray[np.int64]
 
 # Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.
 _GROUP = 16
@@ -133,11 +131,11 @@ def _whole_images(encoded: EncodedBatch) -> Int64s:
     return windows
 
 
-def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any], limit: float) -> npt.NDArray[np.bool_]:
+def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any], limit: float) -> Bools:
     """Return, for each image, whether `decode_regions` decodes it as `decode` does."""
     headers = encoded.headers
     nbytes = headers["height"].astype(np.int64) * headers["width"] * 3
-    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["suspect"] == 0) & (nbytes <= limit)
+    fits: Bools = (headers["components"] == 3) & (headers["suspect"] == 0) & (nbytes <= limit)
     if options["adjust_orientation"]:
         fits &= headers["orientation"] == 1
     is_usual = options["output_type"] == "RGB" and options["dtype"] == np.uint8 and not options["fast_idct"]

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._kernels.expression import PixelExpression
@@ -97,7 +97,7 @@ class _Regions:
         """Whether all samples have the same number of regions and of fill values, so that `locate` accepts them all."""
         return all(isinstance(rows, np.ndarray) for rows in (self.anchor, self.shape, self.fill))
 
-    def locate(self, samples: slice, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def locate(self, samples: slice, extents: Int64s) -> Int64s:
         """Return start and end of the regions of samples, limited to the samples, (N, R, 2, ndim).
 
         The samples, of the shapes `extents`, (N, ndim), have the same number of regions.
@@ -130,7 +130,7 @@ class _Regions:
             regions[..., axes] = np.minimum(np.maximum(np.floor(bounds, out=bounds), 0), limits[:, :, None])
         return regions
 
-    def of_batch(self, shapes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array]:
+    def of_batch(self, shapes: Int64s) -> tuple[Int64s, Array]:
         """Return the regions of all samples, (N, R, 2, ndim), of which some may be empty, and their fill values.
 
         Raises:

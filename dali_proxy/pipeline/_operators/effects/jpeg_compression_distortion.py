@@ -7,9 +7,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import simplejpeg
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._kernels.jpeg import JpegPlan
@@ -35,7 +35,7 @@ JPEG_COMPRESSION_DISTORTION = declare_operator(
 )
 
 
-def _qualities(node: GraphNode, batch: Batch) -> npt.NDArray[np.int64]:
+def _qualities(node: GraphNode, batch: Batch) -> Int64s:
     quality = batch.arguments(node).scalars("quality", np.int64)
     return np.clip(quality, 1, 100)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import Argument, Kind
 from dali_proxy.pipeline._operator_api.arguments import Arguments
@@ -84,7 +84,7 @@ class CropWindows:
                 extent[axis] = size
         return start, extent
 
-    def locate_all(self, shapes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def locate_all(self, shapes: Int64s) -> tuple[Int64s, Int64s]:
         """Return start and extents of all windows of samples with the shapes (N, ndim), each (N, ndim)."""
         starts, extents = np.zeros_like(shapes), shapes.copy()
         axes, columns = (slice(ends[0], ends[-1] + 1) for ends in zip(*self._axes, strict=True))  # adjacent in layouts
@@ -108,7 +108,7 @@ class CropWindows:
         return tuple(result)
 
 
-def _sizes(arguments: Arguments, batch_size: int) -> tuple[npt.NDArray[np.int64], bool]:
+def _sizes(arguments: Arguments, batch_size: int) -> tuple[Int64s, bool]:
     """Return the sizes of windows by letter, (N, 3), and whether all are whole samples; 0 means the whole axis."""
     sizes = np.zeros((batch_size, 3))
     by_axis = [name for name in ("crop_d", "crop_h", "crop_w") if arguments.given(name)]
@@ -141,7 +141,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> tuple[npt.NDArray[np.int64]
     return np.maximum(np.trunc(sizes), 0).astype(np.int64), not sizes.any()
 
 
-def _positions(arguments: Arguments, batch_size: int) -> npt.NDArray[np.float64]:
+def _positions(arguments: Arguments, batch_size: int) -> Float64s:
     positions = np.empty((batch_size, 3), np.float32)
     for column, letter in enumerate(_LETTERS):
         values = arguments.optional(arguments.scalars, _POSITIONS[letter], np.float32)

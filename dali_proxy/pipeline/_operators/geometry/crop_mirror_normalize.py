@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dali_proxy.pipeline import _imaging as imaging
+from dali_proxy.pipeline._arrays import Bools, Float32s, Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
@@ -157,7 +157,7 @@ class _ArgumentCache:
             node, lambda batch: tuple(table.tolist() for table in gains_and_offsets(batch.arguments(node))), names
         )
 
-    def _of_channels(self, node: GraphNode, batch: Batch, channels: int) -> list[npt.NDArray[np.float32]]:
+    def _of_channels(self, node: GraphNode, batch: Batch, channels: int) -> list[Float32s]:
         return [_rows(node, table, channels).astype(np.float32) for table in self.tables.get(batch)]
 
 
@@ -179,9 +179,9 @@ class Normalization(NamedTuple):
         bias: offsets, shaped as `scale`.
     """
 
-    mirror: npt.NDArray[np.bool_]
-    scale: npt.NDArray[np.float32]
-    bias: npt.NDArray[np.float32]
+    mirror: Bools
+    scale: Float32s
+    bias: Float32s
 
 
 @implements(CROP_MIRROR_NORMALIZE, "cpu")
@@ -284,9 +284,9 @@ class CropNormalization:
     """
 
     settings: _Settings
-    starts: npt.NDArray[np.int64]
-    extents: npt.NDArray[np.int64]
-    mirror: npt.NDArray[np.bool_]
+    starts: Int64s
+    extents: Int64s
+    mirror: Bools
     scale: Array
     bias: Array
 
@@ -369,7 +369,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
         self.store(result.transposed(order), targets, batch)
         return [output]
 
-    def resolve(self, batch: Batch, layout: str, shapes: npt.NDArray[np.int64]) -> CropNormalization:
+    def resolve(self, batch: Batch, layout: str, shapes: Int64s) -> CropNormalization:
         """Return windows and normalisation of samples with the shapes (N, ndim).
 
         Raises:
@@ -388,7 +388,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
     def _settings(self, batch: Batch, layout: str, ndim: int) -> _Settings:
         return self._cache.settings.get(batch, choose_layout(layout, ndim, CROP_LAYOUTS))
 
-    def _windows(self, settings: _Settings, windows: CropWindows, shapes: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    def _windows(self, settings: _Settings, windows: CropWindows, shapes: Int64s) -> tuple[Array, Array]:
         """Return starts and extents of all windows, each (N, ndim)."""
         if windows.whole and not settings.pad and len(settings.fill) == 1:
             return np.zeros_like(shapes), shapes
@@ -408,9 +408,9 @@ class CropMirrorNormalizeGpu(PixelOperator):
 
 def _cut(
     pixels: PixelExpression,
-    starts: npt.NDArray[np.int64],
-    extents: npt.NDArray[np.int64],
-    mirror: npt.NDArray[np.bool_],
+    starts: Int64s,
+    extents: Int64s,
+    mirror: Bools,
     scale: Array,
     bias: Array,
     fill: Array | None,

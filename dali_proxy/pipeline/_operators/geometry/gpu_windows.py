@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Bools, Int64s
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.expression import PixelExpression
@@ -38,8 +39,8 @@ class GpuWindows:
         dtype: dtype of the result; by default the input's.
     """
 
-    starts: npt.NDArray[np.int64]
-    extents: npt.NDArray[np.int64]
+    starts: Int64s
+    extents: Int64s
     policy: str
     fill: npt.ArrayLike
     layout: str
@@ -52,7 +53,7 @@ class WindowGpu(PixelOperator):
 
     @abstractmethod
     def windows(
-        self, batch: Batch, layout: str, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], bounds: Sequence[Any]
+        self, batch: Batch, layout: str, shapes: Int64s, dtype: np.dtype[Any], bounds: Sequence[Any]
     ) -> GpuWindows:
         """Return the windows of a batch of samples of `shapes`, (N, ndim); `bounds` are the further inputs."""
 
@@ -80,7 +81,7 @@ class WindowGpu(PixelOperator):
         windows = self.windows(batch, data.layout(), shapes, source.dtype, bounds)
         starts, extents = placed(windows.starts, windows.extents, shapes, windows.policy)
         if windows.policy in BORDERS:
-            outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
+            outside: Bools = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
             if outside.any():
                 border = BORDERS[windows.policy]
                 data = _repeated(stream, data, starts, extents, outside, border)  # alive until the launch
@@ -101,9 +102,7 @@ class WindowGpu(PixelOperator):
         return [output]
 
 
-def placed(
-    starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], policy: str
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def placed(starts: Int64s, extents: Int64s, shapes: Int64s, policy: str) -> tuple[Int64s, Int64s]:
     """Return windows after applying the policy "error" or "trim_to_shape"; other policies don't change them.
 
     Raises:
@@ -125,7 +124,7 @@ def placed(
     return starts, extents
 
 
-def _lie_inside(starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]) -> bool:
+def _lie_inside(starts: Int64s, extents: Int64s, shapes: Int64s) -> bool:
     """Return whether no window exceeds its sample."""
     if compiled is None:
         return not ((starts < 0) | (starts + extents > shapes)).any()
@@ -135,9 +134,9 @@ def _lie_inside(starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], s
 def _repeated(
     stream: Any,
     data: TensorListGPU,
-    starts: npt.NDArray[np.int64],
-    extents: npt.NDArray[np.int64],
-    outside: npt.NDArray[np.bool_],
+    starts: Int64s,
+    extents: Int64s,
+    outside: Bools,
     border: Callable[[Array, int], Array],
 ) -> TensorListGPU:
     """Return the batch with the windows in place of the samples that they exceed, filled by repetition."""
@@ -154,7 +153,7 @@ def _repeated(
     return TensorListGPU(samples, data.layout())
 
 
-def _allocate_scratch(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> tuple[Any, Samples]:
+def _allocate_scratch(shapes: Int64s, dtype: np.dtype[Any]) -> tuple[Any, Samples]:
     """Return a scratch buffer for a batch, and the samples in it."""
     import cupy
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._operator_api.arguments import Arguments
 from dali_proxy.pipeline._operator_api.axes import axes_by_name, check_axes
@@ -51,7 +51,7 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
     return axes if arguments.per_sample("axes") else axes * batch_size
 
 
-def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> npt.NDArray[np.int64]:
+def padded_shapes(arguments: Arguments, shapes: Int64s, layout: str) -> Int64s:
     """Return the shapes that samples of `shapes` are padded to, both (N, ndim).
 
     Raises:
@@ -59,7 +59,7 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
     """
     count, ndim = shapes.shape
     largest = shapes.max(axis=0)
-    padded: npt.NDArray[np.int64] = shapes.copy()
+    padded: Int64s = shapes.copy()
     minimum, aligned = (arguments.optional(arguments.rows, name, np.int64) for name in ("shape", "align"))
     all_axes = _axes(arguments, count, layout, ndim)
     uniform = all(axes == all_axes[0] for axes in all_axes) and all(
@@ -101,11 +101,11 @@ def fill_in_units(values: Array, dtype: np.dtype[Any]) -> Array:
 
 @dataclass(frozen=True)
 class _Padding:
-    shapes: npt.NDArray[np.int64]
+    shapes: Int64s
     fill: Array
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> _Padding:
+    def from_arguments(cls, arguments: Arguments, shapes: Int64s, layout: str) -> _Padding:
         fill = arguments.scalars("fill_value", np.float32)
         return cls(padded_shapes(arguments, shapes, layout), fill.astype(np.float64))
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
@@ -72,7 +72,7 @@ class RandomWindowGeometry:
         whole = [height, width] == list(extents)
         return Resized(self._size, (float(y), float(x)), (float(y + height), float(x + width)), whole)
 
-    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def solve_all(self, extents: Int64s) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, 2) extents.
 
         Raises:

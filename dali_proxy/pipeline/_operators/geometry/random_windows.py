@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import Argument, Kind
 from dali_proxy.pipeline._graph.graph import GraphNode
@@ -32,8 +32,6 @@ RANDOM_CROP_ARGUMENTS = (
     ),
 )
 
-
-Sizes = npt.NDArray[np.int64]
 
 # Aspect ratios are compared with the precision of float32: 4 / 3 is within 1.3333334.
 _LESS, _MORE = 1 - 2**-23, 1 + 2**-23
@@ -68,7 +66,7 @@ class RandomWindows:
         attempts = self._attempts(slice(None), slice(None))
         return list(zip(*(table.tolist() for table in (*attempts, self._offsets)), strict=True))
 
-    def _attempts(self, rows: slice | Sizes, columns: slice) -> tuple[Array, Array]:
+    def _attempts(self, rows: slice | Int64s, columns: slice) -> tuple[Array, Array]:
         """Return the heights and widths of some attempts of some samples, for images of area 1."""
         low_area, high_area = self._areas
         low, high = map(math.log, self._ratios)
@@ -91,7 +89,7 @@ class RandomWindows:
             h, w = self._fitting(height, width)
         return int(at_y * (height - h + 1)), int(at_x * (width - w + 1)), h, w
 
-    def choose_all(self, heights: Sizes, widths: Sizes) -> Sizes:
+    def choose_all(self, heights: Int64s, widths: Int64s) -> Int64s:
         """Return the windows of all samples, (N, 4), as `choose` returns them, for heights and widths, (N,) each."""
         windows = np.empty((len(heights), 4), np.int64)
         if compiled is not None:
@@ -114,7 +112,7 @@ class RandomWindows:
             windows[(heights <= 0) | (widths <= 0)] = 0
         return windows
 
-    def _first_fit(self, rows: slice | Sizes, heights: Sizes, widths: Sizes, columns: slice) -> Sizes:
+    def _first_fit(self, rows: slice | Int64s, heights: Int64s, widths: Int64s, columns: slice) -> Int64s:
         """Return height and width of the first of some attempts that fits, (N, 2); zeros where none does."""
         low, high = self._ratios
         unit = np.sqrt(heights * widths)[:, None]

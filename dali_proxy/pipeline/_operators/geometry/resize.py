@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dali_proxy.pipeline import _imaging as imaging
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import (
     Argument,
@@ -196,7 +196,7 @@ class ResizeCpu(SampleOperator[_State]):
             specs.append(describe("", (len(axes.letters),), np.dtype(np.int32)))
         return state, specs
 
-    def resolve(self, batch: Batch, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
+    def resolve(self, batch: Batch, extents: Int64s) -> ResizedBatch | None:
         """Return sizes and regions to resize uint8 images of (N, 2) extents to one size with the linear filter.
 
         Returns:
@@ -314,7 +314,7 @@ class ResizeGpu(PixelOperator):
             return None  # nearest pixels must keep their bits; a weighted sum turns -0.0 into 0.0
         return pixels.named(layout).resize(y, x, solved.size, dtype)
 
-    def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
+    def resolve(self, batch: Batch, axes: str, extents: Int64s) -> tuple[ResizedBatch, Filters]:
         """Return sizes, regions and filters for samples of (N, axes) extents along the axes "HW" or "DHW".
 
         Raises:

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import Argument, Kind
 from dali_proxy.pipeline._imaging.native import compiled
@@ -99,9 +99,9 @@ class ResizedBatch(NamedTuple):
         high: ends of the regions, (N, axes) float64.
     """
 
-    size: npt.NDArray[np.int64]
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
+    size: Int64s
+    low: Float64s
+    high: Float64s
 
 
 class Geometry(Protocol):
@@ -121,7 +121,7 @@ class Geometry(Protocol):
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
         """Return size and region of a sample, given the extents of its spatial axes."""
 
-    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def solve_all(self, extents: Int64s) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them.
 
         Raises:
@@ -129,7 +129,7 @@ class Geometry(Protocol):
         """
 
 
-def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: npt.NDArray[np.int64]) -> ResizedBatch:
+def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: Int64s) -> ResizedBatch:
     """Return sizes and regions of all samples, (N, axes) extents, by `Geometry.solve` of one after the other.
 
     Raises:
@@ -166,7 +166,7 @@ class ResizeGeometry:
         #: By sample: the size of the output if no computation is needed, which is the most frequent case.
         self._plain: list[tuple[int, ...] | None] = [None] * batch_size
         #: The same as a table, if no sample needs a computation.
-        self._plain_sizes: npt.NDArray[np.int64] | None = None
+        self._plain_sizes: Int64s | None = None
         if self._mode in ("default", "stretch") and self._largest is None and self._region is None:
             plain = (sizes >= 1).all(axis=1) & (sizes == np.trunc(sizes)).all(axis=1)
             self._plain = [
@@ -226,7 +226,7 @@ class ResizeGeometry:
                 whole = False
         return Resized(size, tuple(low), tuple(high), whole)
 
-    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def solve_all(self, extents: Int64s) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, axes) extents.
 
         Raises:
@@ -235,7 +235,7 @@ class ResizeGeometry:
         solved = self._solve_together(extents) if extents.all() else None
         return solve_each(partial(ResizeGeometry.solve, self), extents) if solved is None else solved
 
-    def _solve_together(self, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
+    def _solve_together(self, extents: Int64s) -> ResizedBatch | None:
         """Return `solve` of all samples, with the same bits; None for samples that `solve` must solve."""
         requested, lengths = self._requested, np.array(extents, np.float64, order="C")
         low, high = np.zeros_like(lengths), lengths
@@ -335,7 +335,7 @@ def _single(value: float) -> float:
     return float(np.float32(value))
 
 
-def _singles(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _singles(values: Float64s) -> Float64s:
     """Return `_single` of all values."""
     return values.astype(np.float32).astype(np.float64)
 

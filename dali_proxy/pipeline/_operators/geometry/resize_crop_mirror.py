@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
@@ -91,11 +91,11 @@ class CroppedGeometry(ResizeGeometry):
         unchanged = resized.whole and tuple(size) == resized.size and not self._mirror[sample]
         return Resized(tuple(size), tuple(low), tuple(high), unchanged)
 
-    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def solve_all(self, extents: Int64s) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them."""
         return _mirrored(self.cropped(extents), np.array(self._mirror), self._axes)
 
-    def cropped(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def cropped(self, extents: Int64s) -> ResizedBatch:
         """Return `solve_all` of images that aren't mirrored."""
         resized = super().solve_all(extents)
         start, size = self._windows.locate_all(resized.size)
@@ -150,12 +150,12 @@ class ResizeCropMirrorGpu(ResizeGpu):
             options.append(option)
         return PixelChoices(options, pixels)
 
-    def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
+    def resolve(self, batch: Batch, axes: str, extents: Int64s) -> tuple[ResizedBatch, Filters]:
         if self._regions is None:
             return super().resolve(batch, axes, extents)
         return _mirrored(self._unmirrored(batch, axes, extents), self._mirror(batch), axes), self._filters.get(batch)
 
-    def _unmirrored(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def _unmirrored(self, batch: Batch, axes: str, extents: Int64s) -> ResizedBatch:
         assert self._regions is not None
         key = (axes, extents.tobytes())
         regions = self._regions.get(key)

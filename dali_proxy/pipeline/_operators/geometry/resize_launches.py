@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.resample import ResamplePlan
 from dali_proxy.pipeline._kernels.samples import contiguous_strides
-
-_Table = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +24,16 @@ class Filters:
         antialias: whether filters are widened along axes that shrink.
     """
 
-    lower: npt.NDArray[np.int64]
-    upper: npt.NDArray[np.int64]
+    lower: Int64s
+    upper: Int64s
     antialias: bool
 
-    def options(self, owners: npt.NDArray[np.int64]) -> dict[str, Any]:
+    def options(self, owners: Int64s) -> dict[str, Any]:
         """Return the options of `resample` for images that belong to these samples."""
         return {"min_filter": self.lower[owners], "mag_filter": self.upper[owners], "antialias": self.antialias}
 
 
-def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int64]]:
+def frames(samples: Samples, leading: int) -> tuple[Samples, Int64s]:
     """Split samples along their leading axes.
 
     Returns:
@@ -60,8 +58,8 @@ def resample_images(
     source: Samples,
     target: Samples,
     first: int,
-    low: _Table,
-    high: _Table,
+    low: Float64s,
+    high: Float64s,
     filters: Filters,
 ) -> None:
     """Resize axes `first` (height) and `first + 1` (width) of regions from `low` to `high`, (N, 2) each.
@@ -80,8 +78,8 @@ def resample_volumes(
     source: Samples,
     target: Samples,
     first: int,
-    low: _Table,
-    high: _Table,
+    low: Float64s,
+    high: Float64s,
     filters: Filters,
 ) -> None:
     """Resize axes `first` (depth) to `first + 2` of a batch; arguments as in `resample_images`.
@@ -113,5 +111,5 @@ def resample_volumes(
     kernels.run_plan(ResamplePlan(columns, results, roi=roi, **filters.options(volume_owners)), stream)
 
 
-def _contiguous(pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> Samples:
+def _contiguous(pointers: Int64s, shapes: Int64s, dtype: np.dtype[Any]) -> Samples:
     return Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import affine
@@ -115,16 +115,14 @@ class _Rotations(Warps):
         siblings = self._siblings(sample)
         return rotated_size(self._linear[siblings.start : siblings.stop], spatial)
 
-    def default_sizes(self, spatial: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    def default_sizes(self, spatial: Int64s) -> Int64s | None:
         if self._keep_size:
             return spatial
         if not all(len(self._siblings(sample)) == 1 for sample in range(self.batch_size)):
             return None  # frames share a canvas
         return rotated_sizes(self._linear, spatial)
 
-    def all_matrices(
-        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
-    ) -> Array | None:
+    def all_matrices(self, spatial: Int64s, sizes: Int64s, matrices: Array | None) -> Array | None:
         centers, targets = spatial[:, ::-1, None] / 2, sizes[:, ::-1, None] / 2
         rotation = np.empty((len(spatial), self.ndim, self.ndim + 1))
         rotation[..., :-1], rotation[..., -1:] = self._linear, centers - self._linear @ targets

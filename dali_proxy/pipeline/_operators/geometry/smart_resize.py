@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.patches import smart_sizes
@@ -60,8 +60,8 @@ class SmartGeometry:
     """
 
     factor: int
-    least: npt.NDArray[np.float64]
-    most: npt.NDArray[np.float64]
+    least: Float64s
+    most: Float64s
     largest: bool
 
     drawn: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class SmartGeometry:
             ) from error
         return Resized(tuple(size), (0.0, 0.0), (float(extents[0]), float(extents[1])), True)
 
-    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    def solve_all(self, extents: Int64s) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, 2) extents.
 
         Raises:

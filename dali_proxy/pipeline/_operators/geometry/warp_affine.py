@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import affine
@@ -56,9 +56,7 @@ class _AffineWarps(Warps):
     def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
         return tuple(spatial)
 
-    def all_matrices(
-        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
-    ) -> Array | None:
+    def all_matrices(self, spatial: Int64s, sizes: Int64s, matrices: Array | None) -> Array | None:
         shape = (len(spatial), self.ndim, self.ndim + 1)
         if matrices is not None and matrices.shape != shape:
             return None

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Float64s, Int64s
 from dali_proxy.pipeline._declaration import Argument, Kind, OperatorSchema, implements_with
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.filter2d import Border
@@ -107,9 +107,7 @@ class Warps(ABC):
         `spatial` and `size` are the extents of the sample and its output, `matrix` is its value of the second input.
         """
 
-    def for_images(
-        self, shapes: npt.NDArray[np.int64], matrices: Array | None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
+    def for_images(self, shapes: Int64s, matrices: Array | None) -> tuple[Int64s, Float64s] | None:
         """Return `for_frames` for all samples, (N, n) and (N, n, n + 1), if they are images or volumes.
 
         Args:
@@ -126,14 +124,12 @@ class Warps(ABC):
         found = None if sizes is None else self.all_matrices(spatial, sizes, matrices)
         return None if sizes is None or found is None else (sizes, found)
 
-    def default_sizes(self, spatial: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    def default_sizes(self, spatial: Int64s) -> Int64s | None:
         """Return `default_size` for all samples, (N, n); None if each needs a call."""
         return spatial if self.keeps_size else None
 
     @abstractmethod
-    def all_matrices(
-        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
-    ) -> Array | None:
+    def all_matrices(self, spatial: Int64s, sizes: Int64s, matrices: Array | None) -> Array | None:
         """Return `matrices` for all samples, (N, n, n + 1); None if each needs a call."""
 
     def for_frames(self, sample: int, shape: Sequence[int], matrix: Array | None) -> tuple[tuple[int, ...], Array]:
@@ -215,9 +211,7 @@ class WarpGpu(PixelOperator):
         return [output]
 
     @staticmethod
-    def _resolve(
-        warps: Warps, shapes: npt.NDArray[np.int64], inputs: Sequence[Array] | None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def _resolve(warps: Warps, shapes: Int64s, inputs: Sequence[Array] | None) -> tuple[Int64s, Float64s]:
         """Return the shapes of the outputs, (N, ndim), and the matrices of all frames.
 
         Raises:

@@ -43,13 +43,7 @@ def fill_bins(lengths: Int64s, costs: Float64s, capacity: int, count: int) -> In
     return result
 
 
-def _fill(
-    lengths: Int64s,
-    loads: Float64s,
-    free: Int64s,
-    sums: Float64s,
-    homes: Int64s,
-) -> int:
+def _fill(lengths: Int64s, loads: Float64s, free: Int64s, sums: Float64s, homes: Int64s) -> int:
     """Do the same as `fill_bins` of the C module."""
     for item, (length, load) in enumerate(zip(lengths.tolist(), loads, strict=True)):
         weights = np.where(free < length, np.inf, (sums + load).max(axis=1))

@@ -14,8 +14,7 @@ from dali_proxy.pipeline._codecs.native import compiled
 from dali_proxy.pipeline._imaging.info import has_many_scans, jpeg_orientation, jpeg_segments
 
 HEADER = np.dtype(
-    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "suspect")],
-    align=True,
+    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "suspect")], align=True
 )
 """The header of a JPEG. Sizes are those before the orientation is applied; they are 0 for data that isn't a JPEG.
 `simple` means that the image is complete, 8-bit baseline coded in one scan, and gray, 4:4:4, 4:4:0, 4:2:2 or 4:2:0 with

@@ -177,12 +177,7 @@ class ImageBatchDecoder(Closing):
         wanted = None if regions is None else [None if row[0] < 0 else row for row in regions[which].tolist()]
         arrays = [encoded.arrays[index] for index in which.tolist()]
         return self._others().decode(
-            arrays,
-            stream,
-            output_type=output_type,
-            regions=wanted,
-            use_exif=use_exif,
-            headers=encoded.headers[which],
+            arrays, stream, output_type=output_type, regions=wanted, use_exif=use_exif, headers=encoded.headers[which]
         )
 
     def _others(self) -> GpuDecoder:

@@ -296,14 +296,7 @@ class _Decoding:
         self._prepared = (count, output)
 
     def decode(
-        self,
-        sources: UInt64s,
-        sizes: UInt64s,
-        images: Array,
-        starts: Int64s,
-        shapes: Int64s,
-        output: int,
-        stream: Any,
+        self, sources: UInt64s, sizes: UInt64s, images: Array, starts: Int64s, shapes: Int64s, output: int, stream: Any
     ) -> None:
         """Decode a batch. For the arguments see `NvjpegDecoder.decode`.
 

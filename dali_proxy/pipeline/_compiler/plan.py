@@ -235,11 +235,7 @@ def _gpu_steps(nodes: Iterable[GraphNode], reads: _Reads) -> tuple[PlannedStep, 
     """Return the inputs that are fed, then everything else, and last what can be recorded without the others."""
     fed, others = ([node for node in nodes if node.schema.fed is wanted] for wanted in (True, False))
     last = _recordable(others)
-    parts = (
-        fed,
-        [node for node in others if node.index not in last],
-        [node for node in others if node.index in last],
-    )
+    parts = (fed, [node for node in others if node.index not in last], [node for node in others if node.index in last])
     return tuple(BatchStep(tuple(part), _results(part, reads)) for part in parts if part)
 
 

@@ -51,11 +51,7 @@ OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
 # Formats that OpenCV decodes as DALI does.
 _OPENCV_FORMATS = frozenset(each.name for each in FORMATS if each.decoder == "opencv")
-_OPENCV_FLAGS = {
-    "RGB": cv2.IMREAD_COLOR,
-    "GRAY": cv2.IMREAD_GRAYSCALE,
-    "ANY_DATA": cv2.IMREAD_UNCHANGED,
-}
+_OPENCV_FLAGS = {"RGB": cv2.IMREAD_COLOR, "GRAY": cv2.IMREAD_GRAYSCALE, "ANY_DATA": cv2.IMREAD_UNCHANGED}
 # Positions in the file, and the color type of pixels that are indices of a palette.
 _PNG_BITS, _PNG_COLOR_TYPE, _PNG_PALETTE = 24, 25, 3
 _PALETTE_ADVICE = (

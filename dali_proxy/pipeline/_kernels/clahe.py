@@ -40,10 +40,7 @@ class ClahePlan:
         rows["tables"], rows["extent"] = self._pointers(scratch), self._images.extents[:, 1:]
         rows["tiles"], rows["size"], rows["limit"] = self._tiles, self._sizes, self._limits
         rows["value"] = self._images.rows
-        defines = (
-            *evaluation_defines(self._images.kind, rows.dtype.itemsize),
-            ("EQUALIZED", str(self._channels)),
-        )
+        defines = (*evaluation_defines(self._images.kind, rows.dtype.itemsize), ("EQUALIZED", str(self._channels)))
         blocks = min(self._per_image // _VALUES, _MOST_BLOCKS)
         return Launch("clahe.cu", "tile_tables", defines, (rows,), (blocks, len(rows)))
 

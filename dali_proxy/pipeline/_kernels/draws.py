@@ -21,10 +21,7 @@ _SAMPLE = np.dtype(
 
 
 def plan_draws(
-    dst: Samples,
-    numbers: RandomNumbers,
-    distribution: Distribution,
-    starts: UInt64s | None = None,
+    dst: Samples, numbers: RandomNumbers, distribution: Distribution, starts: UInt64s | None = None
 ) -> Launch | None:
     """Return the launch that computes the numbers of a distribution from ``numbers.uniform()``; None for no elements.
 

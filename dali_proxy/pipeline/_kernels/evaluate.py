@@ -27,11 +27,7 @@ SHARED_BYTES = 32 << 10
 
 
 def plan_evaluation(
-    expression: str,
-    rows: Array,
-    extents: Int64s,
-    target: Samples,
-    columns: slice | list[int],
+    expression: str, rows: Array, extents: Int64s, target: Samples, columns: slice | list[int]
 ) -> Launch:
     """Return the launch that writes the pixels of an expression to memory.
 

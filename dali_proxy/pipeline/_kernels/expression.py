@@ -199,14 +199,7 @@ class PixelExpression(Pixels):
         )
 
     def warp(
-        self,
-        points: PointMap,
-        size: Int64s,
-        dtype: np.dtype[Any],
-        *,
-        taps: int,
-        border: int,
-        fill: npt.ArrayLike = 0.0,
+        self, points: PointMap, size: Int64s, dtype: np.dtype[Any], *, taps: int, border: int, fill: npt.ArrayLike = 0.0
     ) -> PixelExpression:
         """Return images that show the source, which isn't empty, at other positions.
 

@@ -14,10 +14,7 @@ from dali_proxy.pipeline.errors import PipelineError
 _TILE = np.array([32, 128])  # rows, and elements of a row; filter.cu has the same numbers
 _MOST_BLOCKS = 1 << 16
 _LONGEST_ROW = (1 << 31) - 1024  # of an image and a window; positions in rows have 32 bits
-_INTEGERS = (
-    *("height", "width", "rows", "columns", "channels"),
-    *("window_rows", "window_columns", "row", "column"),
-)
+_INTEGERS = (*("height", "width", "rows", "columns", "channels"), *("window_rows", "window_columns", "row", "column"))
 #: struct Image of filter.cu.
 _IMAGE = np.dtype(
     [("src", ADDRESS), ("dst", ADDRESS), ("window", ADDRESS), *((name, "i4") for name in _INTEGERS), ("fill", "f4")],
@@ -26,13 +23,7 @@ _IMAGE = np.dtype(
 
 
 def plan_filter_images(
-    src: Samples,
-    dst: Samples,
-    *,
-    windows: Samples,
-    anchors: Int64s,
-    border: int = 0,
-    fills: npt.ArrayLike = 0.0,
+    src: Samples, dst: Samples, *, windows: Samples, anchors: Int64s, border: int = 0, fills: npt.ArrayLike = 0.0
 ) -> Launch | None:
     """Return the launch that correlates a batch with windows, in float32.
 

@@ -13,12 +13,7 @@ from dali_proxy.pipeline.errors import PipelineError
 
 
 def plan_warp_affine(
-    src: Samples,
-    dst: Samples,
-    matrices: Float64s,
-    *,
-    nearest: bool = False,
-    fill: float | None = None,
+    src: Samples, dst: Samples, matrices: Float64s, *, nearest: bool = False, fill: float | None = None
 ) -> Launch | None:
     """Return the launch that warps a batch by the rules of `pipeline._imaging.warp.warp_affine`.
 

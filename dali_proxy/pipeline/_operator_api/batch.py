@@ -141,13 +141,7 @@ class Batch:
             self.memory.add_batch(edge, value)
 
     def allocate_samples(
-        self,
-        edge: Edge,
-        shapes: Int64s,
-        dtype: np.dtype[Any],
-        layout: str,
-        buffers: BufferPool,
-        for_gpu: bool,
+        self, edge: Edge, shapes: Int64s, dtype: np.dtype[Any], layout: str, buffers: BufferPool, for_gpu: bool
     ) -> TensorListCPU:
         """Return uninitialized samples in one block of memory: a dense batch if all have one shape.
 

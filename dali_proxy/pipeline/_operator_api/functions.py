@@ -58,10 +58,7 @@ def _attributes(schema: OperatorSchema) -> dict[str, Any]:
 
 
 def fill_namespace(
-    module: str,
-    schemas: Iterable[OperatorSchema],
-    make: Callable[[OperatorSchema], Any],
-    rename: Callable[[str], str],
+    module: str, schemas: Iterable[OperatorSchema], make: Callable[[OperatorSchema], Any], rename: Callable[[str], str]
 ) -> dict[str, Any]:
     """Return the contents of a namespace module: operators by name, and submodules for dotted names.
 

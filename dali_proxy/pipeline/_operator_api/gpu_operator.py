@@ -79,10 +79,7 @@ def shape_table(data: TensorListGPU) -> Int64s:
 
 
 def allocate(
-    shapes: Int64s,
-    dtype: np.dtype[Any],
-    layout: str = "",
-    memory_of: Callable[[int], Any] = lambda nbytes: None,
+    shapes: Int64s, dtype: np.dtype[Any], layout: str = "", memory_of: Callable[[int], Any] = lambda nbytes: None
 ) -> tuple[TensorListGPU, Samples]:
     """Return memory for a batch on the current stream: one array if all shapes are the same, else views of one buffer.
 

@@ -215,12 +215,7 @@ class CachedStep(Step):
         self._computed_cost += spent().minus(begun).processor, batch.size
 
     def _value(
-        self,
-        batch: Batch,
-        number: int,
-        edge: Edge,
-        entries: Sequence[Entry | None],
-        computed: Sequence[Computed],
+        self, batch: Batch, number: int, edge: Edge, entries: Sequence[Entry | None], computed: Sequence[Computed]
     ) -> TensorList | None:
         """Return a result for all samples, from the cache and from what was computed.
 

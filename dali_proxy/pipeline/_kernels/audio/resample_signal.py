@@ -25,13 +25,7 @@ _SIGNAL = np.dtype(
 
 
 def plan_resample_signal(
-    src: Samples,
-    dst: Samples,
-    scales: Float64s,
-    *,
-    gain: float,
-    offset: float,
-    filters: Sequence[Filter],
+    src: Samples, dst: Samples, scales: Float64s, *, gain: float, offset: float, filters: Sequence[Filter]
 ) -> Launch | None:
     """Return the launch, or None if the output is empty.
 

@@ -79,12 +79,7 @@ class Filled(BatchOperator):
         return TensorListCPU(np.broadcast_to(np.array(number), batch.size))
 
     def fill(
-        self,
-        batch: Batch,
-        shapes: Sequence[tuple[int, ...]],
-        dtype: np.dtype[Any],
-        layout: str,
-        inputs: Sequence[Any],
+        self, batch: Batch, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any], layout: str, inputs: Sequence[Any]
     ) -> list[TensorListCPU]:
         """Return a batch of filled samples, dense if all shapes are the same.
 

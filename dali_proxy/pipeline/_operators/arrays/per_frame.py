@@ -20,12 +20,7 @@ the operator processes: `fn.gaussian_blur(video, sigma=fn.per_frame(sigma))`.
 Samples without a layout get "F" and a "*" for each other dimension.""",
     inputs=(Input("data", "Samples of at least one dimension."),),
     arguments=(
-        Argument(
-            "replace",
-            Kind.BOOL,
-            'Replace the first letter of the layout by "F" if it is another letter.',
-            False,
-        ),
+        Argument("replace", Kind.BOOL, 'Replace the first letter of the layout by "F" if it is another letter.', False),
     ),
     devices=("cpu", "gpu"),
     role=Role.PER_FRAME,

@@ -18,12 +18,7 @@ SHAPE_INPUT = Input(
     "shape_input", "Shapes, instead of `shape`: 1-D integers on the CPU.", optional=True, any_device=True
 )
 SHAPE_ARGUMENTS = (
-    Argument(
-        "shape",
-        Kind.INTS,
-        "Shape of the output. One extent may be negative: it is inferred.",
-        per_sample=True,
-    ),
+    Argument("shape", Kind.INTS, "Shape of the output. One extent may be negative: it is inferred.", per_sample=True),
     Argument(
         "rel_shape",
         Kind.FLOATS,

@@ -23,12 +23,7 @@ SUBSCRIPT = declare_operator(
         Input("index", "Indices that differ from sample to sample.", optional=True, any_device=True),
     ),
     arguments=(
-        Argument(
-            "key",
-            Kind.OBJECT,
-            "Entries of the index, in the format of `pipeline._graph.indexing`.",
-            REQUIRED,
-        ),
+        Argument("key", Kind.OBJECT, "Entries of the index, in the format of `pipeline._graph.indexing`.", REQUIRED),
     ),
     devices=("cpu", "gpu"),
     variadic=True,

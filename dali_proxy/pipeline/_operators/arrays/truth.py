@@ -19,11 +19,7 @@ TRUTH = declare_operator(
     inputs=(Input("data", "Scalars on the CPU."),),
     arguments=(
         Argument(
-            "expression",
-            Kind.STRING,
-            "Expression that uses the result.",
-            REQUIRED,
-            choices=("if", "not", "and", "or"),
+            "expression", Kind.STRING, "Expression that uses the result.", REQUIRED, choices=("if", "not", "and", "or")
         ),
         Argument("side", Kind.STRING, "Side of the operand, for `and` and `or`.", ""),
     ),

@@ -176,8 +176,5 @@ class AudioResampleGpu(GpuOperator):
         gain, offset = range_factors(source.dtype, target.dtype)
         quality, antialias = self.node.argument("quality"), self.node.argument("antialias")
         filters = [SincFilter.of(quality, scale, antialias) for scale in scales.tolist()]
-        self.launch(
-            plan_resample_signal(source, target, scales, gain=gain, offset=offset, filters=filters),
-            batch,
-        )
+        self.launch(plan_resample_signal(source, target, scales, gain=gain, offset=offset, filters=filters), batch)
         return [output]

@@ -34,13 +34,7 @@ object isn't drawn. The outputs are INT32: the box, as `format` says, and with `
     inputs=(Input("map", "Integers of any shape: a label for each pixel."),),
     arguments=(
         Argument("foreground_prob", Kind.FLOAT, "Probability of the box of an object, 0 to 1.", 1.0, per_sample=True),
-        Argument(
-            "classes",
-            Kind.INTS,
-            "Labels of objects; by default all except `background`.",
-            None,
-            per_sample=True,
-        ),
+        Argument("classes", Kind.INTS, "Labels of objects; by default all except `background`.", None, per_sample=True),
         Argument(
             "class_weights",
             Kind.FLOATS,

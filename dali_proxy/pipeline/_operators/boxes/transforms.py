@@ -66,10 +66,7 @@ SHEAR = _declare(
     "Returns a transform that shears: it adds multiples of the other coordinates to each coordinate.",
     Argument("shear", Kind.FLOATS, "Factors: xy, yx; in space xy, xz, yx, yz, zx, zy.", per_sample=True),
     Argument(
-        "angles",
-        Kind.FLOATS,
-        "Alternative to `shear`: degrees, whose tangents are the factors.",
-        per_sample=True,
+        "angles", Kind.FLOATS, "Alternative to `shear`: degrees, whose tangents are the factors.", per_sample=True
     ),
     _CENTER,
 )

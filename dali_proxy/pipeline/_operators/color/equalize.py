@@ -50,10 +50,7 @@ _INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.
 
 
 EQUALIZE = declare_operator(
-    "equalize",
-    "Equalizes the histogram of each channel and each frame.",
-    inputs=(_INPUT,),
-    devices=("cpu", "gpu"),
+    "equalize", "Equalizes the histogram of each channel and each frame.", inputs=(_INPUT,), devices=("cpu", "gpu")
 )
 BYTE_MAP = declare_operator(
     name="byte_map",

@@ -40,12 +40,7 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
                 "partial",
                 choices=("partial", "pad"),
             ),
-            Argument(
-                "no_copy",
-                Kind.BOOL,
-                "Read the fed memory in place; it must not change until then.",
-                False,
-            ),
+            Argument("no_copy", Kind.BOOL, "Read the fed memory in place; it must not change until then.", False),
             Argument("blocking", Kind.BOOL, "Wait until another thread feeds data.", False),
             Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline."),
         ),

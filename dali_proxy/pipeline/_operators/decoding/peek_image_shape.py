@@ -25,12 +25,7 @@ PEEK_IMAGE_SHAPE = declare_operator(
     inputs=(Input("encoded", f"Encoded images: the bytes of {TITLES} and other files."),),
     arguments=(
         Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
-        Argument(
-            "image_type",
-            Kind.IMAGE_TYPE,
-            "Colour model of the decoded image, for the channels.",
-            RGB,
-        ),
+        Argument("image_type", Kind.IMAGE_TYPE, "Colour model of the decoded image, for the channels.", RGB),
         Argument("adjust_orientation", Kind.BOOL, "Return height and width after the EXIF rotation.", True),
     ),
 )

@@ -57,10 +57,7 @@ SALT_AND_PEPPER = declare_operator(
         Argument("prob", Kind.FLOAT, "Probability that a value is replaced.", 0.05, per_sample=True),
         Argument("salt_vs_pepper", Kind.FLOAT, "Probability that a replaced value is salt.", 0.5, per_sample=True),
         Argument(
-            "salt_val",
-            Kind.FLOAT,
-            "Value of salt; by default the dtype's largest, or 1.0 for FLOAT.",
-            per_sample=True,
+            "salt_val", Kind.FLOAT, "Value of salt; by default the dtype's largest, or 1.0 for FLOAT.", per_sample=True
         ),
         Argument(
             "pepper_val",
@@ -188,11 +185,7 @@ class SaltAndPepperCpu(_NoiseCpu):
         )  # fmt: skip
 
 
-_KINDS = {
-    GAUSSIAN.name: Noise.GAUSSIAN,
-    SHOT.name: Noise.SHOT,
-    SALT_AND_PEPPER.name: Noise.SALT_AND_PEPPER,
-}
+_KINDS = {GAUSSIAN.name: Noise.GAUSSIAN, SHOT.name: Noise.SHOT, SALT_AND_PEPPER.name: Noise.SALT_AND_PEPPER}
 
 
 @implements(GAUSSIAN, "gpu")

@@ -56,10 +56,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
             unknown="Unknown mode: {}.",
         ),
         Argument(
-            "remove_threshold",
-            Kind.FLOAT,
-            "Smallest fraction of a box that must remain, from 0 to below 1.",
-            0.1,
+            "remove_threshold", Kind.FLOAT, "Smallest fraction of a box that must remain, from 0 to below 1.", 0.1
         ),
     ),
     optional_outputs=True,

@@ -43,10 +43,7 @@ multiplied by the extent of the axis before they are rounded.""",
     inputs=(
         Input("data", "Samples of any shape."),
         Input(
-            "anchor",
-            "First elements of the windows: one number per axis, a fraction if float.",
-            True,
-            any_device=True,
+            "anchor", "First elements of the windows: one number per axis, a fraction if float.", True, any_device=True
         ),
         Input("shape_input", "Extents of the windows, likewise.", True, any_device=True),
     ),

@@ -20,10 +20,7 @@ CHOICE = declare_operator(
     name="random.choice",
     random=True,
     doc="Draws elements of an array. The output has the dtype of the elements.",
-    inputs=(
-        Input("a", "Elements, along the first dimension; or an integer n, to draw from 0 to n - 1."),
-        SHAPE_LIKE,
-    ),
+    inputs=(Input("a", "Elements, along the first dimension; or an integer n, to draw from 0 to n - 1."), SHAPE_LIKE),
     arguments=(
         Argument("p", Kind.FLOATS, "Probability of each element; by default all are equal.", per_sample=True),
         SHAPE,

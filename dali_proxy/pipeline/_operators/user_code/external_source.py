@@ -167,10 +167,7 @@ EXTERNAL_SOURCE = declare_operator(
         Argument("dtype", Kind.DTYPE, "Required dtype of the data; by default any."),
         Argument("ndim", Kind.INT, "Required number of dimensions of the samples; by default any."),
         Argument(
-            "no_copy",
-            Kind.BOOL,
-            "Read the fed memory in place; it must not change until the batch is complete.",
-            False,
+            "no_copy", Kind.BOOL, "Read the fed memory in place; it must not change until the batch is complete.", False
         ),
         Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
         Argument("repeat_last", Kind.BOOL, "Use the last batch again if no new data was fed.", False),

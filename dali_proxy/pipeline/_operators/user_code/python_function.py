@@ -52,11 +52,7 @@ numbers are."""
             Argument("function", Kind.OBJECT, "The function.", REQUIRED),
             Argument("num_outputs", Kind.INT, "Number of outputs that the function returns, or 0.", 1),
             Argument("batch_processing", Kind.BOOL, "Call the function once per batch, with lists.", batches),
-            Argument(
-                "output_layouts",
-                Kind.STRINGS,
-                "Layouts of the outputs, or of the first ones.",
-            ),
+            Argument("output_layouts", Kind.STRINGS, "Layouts of the outputs, or of the first ones."),
             Argument(
                 "parallel",
                 Kind.BOOL,

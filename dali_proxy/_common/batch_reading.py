@@ -35,12 +35,9 @@ class DatasetReader(Protocol):
     """Reads and collates batches of one loader. It is pickled in the training process."""
 
     def begin(self, number: int, count: int, where: str) -> None:
-        """Prepare this process.
+        """Prepare this process, one of `count` that read for the loader.
 
-        Args:
-            number: number of this process among those that read for the loader.
-            count: number of these processes.
-            where: name of the machine for messages; empty for that of the training process.
+        `where` is the name of the machine for messages; empty for that of the training process.
         """
 
     def read(self, request: BatchRequest) -> Any:
@@ -48,11 +45,7 @@ class DatasetReader(Protocol):
 
 
 class DatasetReaders:
-    """The readers that a process has loaded. Ranks whose datasets have the same pickle share one.
-
-    Args:
-        load: function that loads the reader of a request.
-    """
+    """The readers that a process has loaded. Ranks whose datasets have the same pickle share one."""
 
     def __init__(self, load: Callable[[BatchRequest], DatasetReader]) -> None:
         self._load = load

@@ -13,11 +13,7 @@ Owner = dict[str, int]
 
 
 def shared_by_threads(what: str) -> ProxyError:
-    """Return the error for a thread that finds another one in the code. A generator raises one, too, and doesn't wait.
-
-    Args:
-        what: name of the object that threads would share.
-    """
+    """Return the error for a thread that finds another one in the code. Generators raise one, too, and don't wait."""
     return ProxyError(
         f"another thread is in next() of this {what}. Give each thread its own loop, or let the threads share a "
         "lock and call next() while they hold it"

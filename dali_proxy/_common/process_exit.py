@@ -46,9 +46,7 @@ def describe_exit(code: int) -> str:
 def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) -> WorkerDiedError | None:
     """Return the exception to raise if a worker has died; None if none has or `error` has another cause.
 
-    Args:
-        workers: a loader's workers, in the order of their numbers.
-        error: exception that occurred while the loader waited for a batch.
+    The workers are in the order of their numbers.
     """
     if isinstance(error, ConnectionError | EOFError | FileNotFoundError):  # an incomplete message of a dying process
         deadline = time.monotonic() + _PATIENCE

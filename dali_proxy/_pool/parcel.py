@@ -20,11 +20,9 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def send_batch(number: int, batch: object) -> tuple[BatchRead, SharedBlock | None]:
-    """Return the message with a batch, and the shared memory whose descriptor goes with it, if it is large.
+    """Return the message with a batch, any object, and the shared memory whose descriptor goes with it, if it is large.
 
-    Args:
-        number: number of the request.
-        batch: any object. Its large arrays and tensors are copied once.
+    Large arrays and tensors are copied once.
     """
     data, buffers = dumps(batch)
     parts = [np.frombuffer(data, np.uint8), *buffers]

@@ -25,8 +25,7 @@ _PATIENCE = 5.0  # seconds that it may take to end
 class PoolProcess:
     """Starts the process of the dataset workers. Call `begin` when the server listens.
 
-    Args:
-        folder: an empty folder, as the working directory of the start: nothing there shadows a module.
+    The folder, the working directory of the start, is empty: nothing there shadows a module.
     """
 
     def __init__(self, folder: str) -> None:

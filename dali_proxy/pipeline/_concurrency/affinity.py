@@ -11,9 +11,6 @@ def nearest_cores(device_id: int | None) -> tuple[int, ...]:
 
     With a GPU, return only those of its NUMA node, unless the process may use none of them. Those that the environment
     variable `DALI_AFFINITY_MASK` lists come first, as in DALI. The result is empty on systems without CPU affinity.
-
-    Args:
-        device_id: number of the GPU, or None.
     """
     import psutil  # slow, and rarely needed
 

@@ -56,11 +56,9 @@ def spent() -> Cost:
 
 
 def charge(work: Cost, waited: int = 0) -> None:
-    """Charge the calling thread for the work of other threads.
+    """Charge the calling thread for the work of other threads, for which it waited some nanoseconds.
 
-    Args:
-        work: cost of the other threads.
-        waited: nanoseconds that the calling thread waited for them. They don't count as its own work.
+    These don't count as its own work.
     """
     _charged.processor += work.processor
     _charged.elapsed += work.elapsed - waited

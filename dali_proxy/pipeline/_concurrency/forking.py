@@ -44,8 +44,7 @@ def drop_in_child(thing: ForkAware) -> None:
 def keep_in_child(thing: Any) -> None:
     """Register an object that forked children must never destroy: they keep a reference to it forever.
 
-    Args:
-        thing: an object that supports weak references. Its lifetime in this process doesn't change.
+    It must support weak references. Its lifetime in this process doesn't change.
     """
     _to_keep[id(thing)] = thing
 

@@ -27,11 +27,9 @@ It is called on another thread, once. If the call returns later, the thread must
 
 
 class StuckCalls:
-    """Watches calls, on a thread that ends with `close`.
+    """Watches calls that may take `limit` seconds, on a thread that ends with `close`.
 
-    Args:
-        reason: reason for those that wait for a call that is given up.
-        limit: seconds that a call may take.
+    `reason` is for those that wait for a call that is given up.
 
     Attributes:
         found: whether a call took longer.

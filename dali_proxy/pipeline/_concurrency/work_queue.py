@@ -16,10 +16,6 @@ class WorkQueue:
 
     After `close`, `put` executes work on the calling thread, so that batches in other stages still finish. Work must
     not raise; if it does, the thread reports the exception and continues.
-
-    Args:
-        name: prefix of the threads' names.
-        threads: number of threads.
     """
 
     def __init__(self, name: str, threads: int) -> None:

@@ -124,11 +124,7 @@ class DataFile(Closing):
         return len(content)
 
     def stream(self, blocks: Blocks | None = None) -> IO[bytes]:
-        """Return a stream over the file, which stays valid while the file is open.
-
-        Args:
-            blocks: blocks through which a remote file is read, in place of those of the file.
-        """
+        """Return a stream over the file, which stays valid while the file is open, through its blocks or others."""
         pread = self.pread if blocks is None else partial(_swapped, blocks.read, self.path, self.size)
         return io.BufferedReader(_Stream(pread, self.size), 1 << 16)
 

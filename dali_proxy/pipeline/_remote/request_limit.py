@@ -56,8 +56,7 @@ class RequestLimit:
     def request(self, urgent: bool = False) -> Iterator[None]:
         """Wait until a request may be sent, which then runs in the block, and measure it.
 
-        Args:
-            urgent: whether it comes before those that wait: a batch waits for a request that is sent again.
+        An urgent one comes before those that wait: a batch waits for a request that is sent again.
         """
         self._enter(urgent)
         begin, answered, refused = self._clock(), False, False

@@ -168,12 +168,9 @@ class Caller:
     """Calls functions of the user."""
 
     def call(self, number: int, function: Callable[..., Any], arguments: Callable[[], Sequence[Any]]) -> Any:
-        """Call a function for a sample.
+        """Call a function for a sample, a number among those that are being processed; 0 for all of them.
 
-        Args:
-            number: number of the sample among those that are being processed; 0 for all of them.
-            function: the function.
-            arguments: returns its arguments. The function may modify them, so each call needs new ones.
+        The function may modify its arguments, so each call needs new ones.
         """
         return function(*arguments())
 

@@ -51,12 +51,7 @@ def coin(probability: Any = 0.5, seed: int | None = None, shape: tuple[int, ...]
 
 
 def take(table: npt.NDArray[Any], index: int | DataNode) -> DataNode:
-    """Return a row of a table for all samples, or one row per sample.
-
-    Args:
-        table: table of rows.
-        index: index of the row, or a batch of indices.
-    """
+    """Return a row of a table for all samples, or one row per sample."""
     if isinstance(index, DataNode):
         node = apply_operator("table_row", (index,), {"table": table})
         assert isinstance(node, DataNode)

@@ -12,6 +12,18 @@ __all__ = ["get_image_net_policy", "get_reduced_cifar10_policy", "get_reduced_im
 
 _BINS = 11
 
+# Enhancements of the paper have magnitudes without a sign; the magnitude 1 changes nothing.
+brightness, color, contrast = (
+    each.augmentation(mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=None)
+    for each in (a.brightness, a.color, a.contrast)
+)
+sharpness = a.sharpness.augmentation(
+    mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=a.sharpness_kernel_shifted
+)
+posterize = a.posterize.augmentation(mag_range=(0, 4), randomly_negate=False)
+solarize = a.solarize.augmentation(mag_range=(0, 256), randomly_negate=False)
+solarize_add = a.solarize_add.augmentation(randomly_negate=False)
+
 
 def get_image_net_policy(
     use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
@@ -24,7 +36,6 @@ def get_image_net_policy(
         max_translate_rel: largest translation as a fraction, 1 by default, or two, for height and width.
     """
     _, translate_y = _translations(use_shape, max_translate_abs, max_translate_rel)
-    color, posterize, solarize, solarize_add = _color(), _posterize(), _solarize(), _solarize_add()
     return Policy(
         "ImageNetPolicy",
         _BINS,
@@ -60,7 +71,6 @@ def get_image_net_policy(
 
 def get_reduced_image_net_policy() -> Policy:
     """Return the policy for a reduced ImageNet; it has no translations."""
-    color, contrast, posterize, solarize = _color(), _contrast(), _posterize(), _solarize()
     return Policy(
         "ReducedImageNetPolicy",
         _BINS,
@@ -82,7 +92,7 @@ def get_reduced_image_net_policy() -> Policy:
             [(color, 0.6, 4), (contrast, 1.0, 8)],
             [(a.rotate, 0.8, 8), (color, 1.0, 2)],
             [(color, 0.8, 8), (solarize, 0.8, 7)],
-            [(_sharpness(), 0.4, 7), (a.invert, 0.6, None)],
+            [(sharpness, 0.4, 7), (a.invert, 0.6, None)],
             [(a.shear_x, 0.6, 5), (a.equalize, 1.0, None)],
             [(color, 0.4, 0), (a.equalize, 0.6, None)],
             [(a.equalize, 0.4, None), (solarize, 0.2, 4)],
@@ -99,8 +109,6 @@ def get_reduced_cifar10_policy(
 ) -> Policy:
     """Return the policy for a reduced CIFAR-10. The arguments are those of `get_image_net_policy`."""
     translate_x, translate_y = _translations(use_shape, max_translate_abs, max_translate_rel)
-    brightness, color, contrast, sharpness = _brightness(), _color(), _contrast(), _sharpness()
-    posterize, solarize = _posterize(), _solarize()
     return Policy(
         "ReducedCifar10Policy",
         _BINS,
@@ -137,7 +145,6 @@ def get_reduced_cifar10_policy(
 def get_svhn_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
     """Return the policy for SVHN. The arguments are those of `get_image_net_policy`."""
     translate_x, translate_y = _translations(use_shape, max_translate_abs, max_translate_rel)
-    contrast, solarize = _contrast(), _solarize()
     return Policy(
         "SvhnPolicy",
         _BINS,
@@ -173,38 +180,3 @@ def get_svhn_policy(use_shape: bool = False, max_translate_abs: Any = None, max_
 
 def _translations(use_shape: bool, most_abs: Any, most_rel: Any) -> tuple[Augmentation, Augmentation]:
     return a.translations(use_shape, 250, 1.0, most_abs, most_rel)
-
-
-# Enhancements of the paper have magnitudes without a sign; the magnitude 1 changes nothing.
-
-
-def _enhancement(augmentation: Augmentation, mag_to_param: Any = None) -> Augmentation:
-    return augmentation.augmentation(mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=mag_to_param)
-
-
-def _brightness() -> Augmentation:
-    return _enhancement(a.brightness)
-
-
-def _color() -> Augmentation:
-    return _enhancement(a.color)
-
-
-def _contrast() -> Augmentation:
-    return _enhancement(a.contrast)
-
-
-def _sharpness() -> Augmentation:
-    return _enhancement(a.sharpness, a.sharpness_kernel_shifted)
-
-
-def _posterize() -> Augmentation:
-    return a.posterize.augmentation(mag_range=(0, 4), randomly_negate=False)
-
-
-def _solarize() -> Augmentation:
-    return a.solarize.augmentation(mag_range=(0, 256), randomly_negate=False)
-
-
-def _solarize_add() -> Augmentation:
-    return a.solarize_add.augmentation(randomly_negate=False)

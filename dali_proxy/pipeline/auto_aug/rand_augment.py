@@ -9,6 +9,7 @@ from dali_proxy.pipeline.auto_aug import augmentations as a
 from dali_proxy.pipeline.auto_aug.core import Augmentation, select, signed_bin
 from dali_proxy.pipeline.auto_aug.core.choice import refuse_unused
 from dali_proxy.pipeline.auto_aug.core.magnitudes import seeds
+from dali_proxy.pipeline.auto_aug.policies import brightness, color, contrast, posterize, sharpness, solarize
 from dali_proxy.pipeline.auto_aug.suites import apply_suite, draw, options, without
 from dali_proxy.pipeline.errors import ArgumentValueError
 
@@ -143,12 +144,6 @@ def get_rand_augment_non_monotonic_suite(
     along_x, along_y = a.translations(use_shape, 100, 100 / 224, max_translate_abs, max_translate_rel)
     return [
         *(along_x, along_y, a.shear_x, a.shear_y, a.rotate),
-        *(
-            each.augmentation(mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=None)
-            for each in (a.brightness, a.contrast, a.color)
-        ),
-        a.sharpness.augmentation(mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=a.sharpness_kernel_shifted),
-        a.posterize.augmentation(mag_range=(0, 4), randomly_negate=False),
-        a.solarize.augmentation(mag_range=(0, 256), randomly_negate=False),
+        *(brightness, contrast, color, sharpness, posterize, solarize),
         *(a.equalize, a.auto_contrast, a.identity),
     ]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.pipeline._graph import DataNode, apply_operator, as_node
+from dali_proxy.pipeline._graph import DataNode, as_node
 from dali_proxy.pipeline.auto_aug.core.augmentation import Augmentation, augmentation
+from dali_proxy.pipeline.auto_aug.core.magnitudes import apply
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 __all__ = [
@@ -99,15 +100,15 @@ def solarize_add_shift(shift: float) -> Any:
 
 def _warp(data: Any, matrix: Any, fill_value: Any, interp_type: Any) -> DataNode:
     arguments = {"matrix": matrix, "fill_value": fill_value, "interp_type": interp_type, "inverse_map": False}
-    return _apply("warp_affine", data, **arguments)
+    return apply("warp_affine", data, **arguments)
 
 
 def _shear(data: Any, shear: Any, fill_value: Any, interp_type: Any) -> DataNode:
-    return _warp(data, _apply("transforms.shear", shear=shear), fill_value, interp_type)
+    return _warp(data, apply("transforms.shear", shear=shear), fill_value, interp_type)
 
 
 def _translate(data: Any, offset: Any, fill_value: Any, interp_type: Any) -> DataNode:
-    return _warp(data, _apply("transforms.translation", offset=offset), fill_value, interp_type)
+    return _warp(data, apply("transforms.translation", offset=offset), fill_value, interp_type)
 
 
 @augmentation(mag_range=(0, 0.3), randomly_negate=True, mag_to_param=warp_x_param)
@@ -152,7 +153,7 @@ def rotate(
 ) -> DataNode:
     """Rotate by degrees."""
     arguments = {"fill_value": fill_value, "interp_type": interp_type, "keep_size": rotate_keep_size}
-    return _apply("rotate", data, angle=angle, **arguments)
+    return apply("rotate", data, angle=angle, **arguments)
 
 
 # Colour -------------------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def rotate(
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
 def brightness(data: Any, parameter: Any) -> DataNode:
     """Multiply values by a factor."""
-    return _apply("brightness", data, brightness=parameter)
+    return apply("brightness", data, brightness=parameter)
 
 
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
@@ -173,13 +174,13 @@ def contrast(data: Any, parameter: Any) -> DataNode:
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
 def color(data: Any, parameter: Any) -> DataNode:
     """Scale the saturation."""
-    return _apply("saturation", data, saturation=parameter)
+    return apply("saturation", data, saturation=parameter)
 
 
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=sharpness_kernel, param_device="auto")
 def sharpness(data: Any, kernel: Any) -> DataNode:
     """Sharpen or blur, as Pillow does, except for the outermost pixels, which Pillow leaves unchanged."""
-    return _apply("filter", data, _on_host(kernel))
+    return apply("filter", data, _on_host(kernel))
 
 
 @augmentation(mag_range=(0, 4), mag_to_param=poster_mask_uint8, param_device="auto")
@@ -255,20 +256,14 @@ def translations(
     return along_x.augmentation(mag_range=(0, width)), along_y.augmentation(mag_range=(0, height))
 
 
-def _apply(operator: str, *inputs: Any, **arguments: Any) -> DataNode:
-    node = apply_operator(operator, inputs, arguments)
-    assert isinstance(node, DataNode)
-    return node
-
-
 def _map(data: Any, operation: str, parameter: Any) -> DataNode:
-    return _apply("byte_map", data, operation=operation, parameter=_on_host(parameter))
+    return apply("byte_map", data, operation=operation, parameter=_on_host(parameter))
 
 
 def _map_by_histogram(data: Any, rule: int, parameter: Any) -> DataNode:
     """Map values by a rule for each sample, so that branches with different rules are equal operators."""
     rules, parameters = as_node(np.int32(rule), "a rule"), as_node(_on_host(parameter), "a parameter")
-    return _apply("byte_map", data, operation="histogram", rule=rules, parameter=parameters)
+    return apply("byte_map", data, operation="histogram", rule=rules, parameter=parameters)
 
 
 def _on_host(parameter: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dali_proxy.pipeline._graph import DataNode, apply_operator
+from dali_proxy.pipeline._graph import DataNode
 from dali_proxy.pipeline.auto_aug.core.augmentation import Augmentation
+from dali_proxy.pipeline.auto_aug.core.magnitudes import apply
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.types import DALIDataType
 
@@ -15,10 +16,8 @@ __all__ = ["apply_suite", "draw", "options", "without"]
 
 def draw(count: int, seed: int | None) -> DataNode:
     """Draw a number from 0 to below `count` for each sample."""
-    arguments = {"values": [float(number) for number in range(count)], "dtype": DALIDataType.INT32, "seed": seed}
-    node = apply_operator("random.uniform", (), arguments)
-    assert isinstance(node, DataNode)
-    return node
+    values = [float(number) for number in range(count)]
+    return apply("random.uniform", values=values, dtype=DALIDataType.INT32, seed=seed)
 
 
 def options(shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dali_proxy.pipeline._graph import DataNode, apply_operator, as_node
 from dali_proxy.pipeline.errors import ArgumentValueError
 
-__all__ = ["SignedBin", "coin", "seeds", "signed_bin", "take"]
+__all__ = ["SignedBin", "apply", "coin", "seeds", "signed_bin", "take"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +45,22 @@ def signed_bin(
     return SignedBin(magnitude_bin, coin(seed=seed, shape=shape) if random_sign is None else random_sign)
 
 
+def apply(operator: str, *inputs: Any, **arguments: Any) -> DataNode:
+    """Add an operator with one output to the graph, and return the output."""
+    node = apply_operator(operator, inputs, arguments)
+    assert isinstance(node, DataNode)
+    return node
+
+
 def coin(probability: Any = 0.5, seed: int | None = None, shape: tuple[int, ...] | None = None) -> DataNode:
     """Draw 0 or 1 for each sample."""
-    return _node("random.coin_flip", probability=probability, seed=seed, shape=shape)
+    return apply("random.coin_flip", probability=probability, seed=seed, shape=shape)
 
 
 def take(table: npt.NDArray[Any], index: int | DataNode) -> DataNode:
     """Return a row of a table for all samples, or one row per sample."""
     if isinstance(index, DataNode):
-        node = apply_operator("table_row", (index,), {"table": table})
-        assert isinstance(node, DataNode)
-        return node
+        return apply("table_row", index, table=table)
     if not 0 <= index < len(table):
         raise ArgumentValueError(f"magnitude bin {index} is not one of the {len(table)} bins")
     return as_node(np.asarray(table[index]), "a parameter")
@@ -70,9 +75,3 @@ def seeds(seed: int | None) -> Iterator[int | None]:
         else:
             yield int(np.random.SeedSequence((seed, count)).generate_state(1, np.uint64)[0] >> np.uint64(1))
         count += 1
-
-
-def _node(operator: str, **arguments: Any) -> DataNode:
-    node = apply_operator(operator, (), arguments)
-    assert isinstance(node, DataNode)
-    return node

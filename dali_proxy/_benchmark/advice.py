@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
+from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result
+from dali_proxy._common.core_budget import allowed_cores
 from dali_proxy.pipeline.errors import GraphError
 
 _TICK = 1e-3  # milliseconds; the operating system may count none in a short time
@@ -58,7 +59,7 @@ def recommend(
     Yields:
         What is measured next, in words, and at the end the report.
     """
-    count = cores()
+    count = len(allowed_cores())
     workers = workers or sorted({1, 2, min(4, count), max(1, count // 2)})
     threads = threads or sorted({1, max(1, count // 2), count})
     results: list[Result] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -212,8 +211,3 @@ def _size(tensor: torch.Tensor) -> tuple[int, int] | None:
         return None
     _, first, second, third = tensor.shape
     return (first, second) if third in (1, 3, 4) else (second, third) if first in (1, 3, 4) else None
-
-
-def cores() -> int:
-    """Return the number of cores of this process."""
-    return len(os.sched_getaffinity(0))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Iterator
 
+from dali_proxy._common.core_budget import allowed_cores
 from dali_proxy._doctor.check import Check
 from dali_proxy._doctor.gpu import check_gpu
 from dali_proxy._doctor.libraries import check_libraries
@@ -26,8 +26,7 @@ def examine() -> Iterator[Check]:
         platform.python_version(),
         "" if is_new else "install Python 3.10 or newer",
     )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Check("cores", "ok", str(cores))
+    yield Check("cores", "ok", str(len(allowed_cores())))
     yield from check_limits()
     yield from check_libraries()
     yield from check_gpu()

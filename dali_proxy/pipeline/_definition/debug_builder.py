@@ -1,4 +1,4 @@
-"""`DebugBuilder`: runs each operator when the graph function calls it."""
+"""`DebugBuilder`: runs each operator when the graph function calls it, and returns nodes that have their data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from dali_proxy.pipeline._declaration.schema import OperatorSchema, Role
 from dali_proxy.pipeline._definition.arguments import PipelineArguments
 from dali_proxy.pipeline._definition.debug_call import KeptCall
-from dali_proxy.pipeline._definition.debug_node import DebugNode
 from dali_proxy.pipeline._executor.shared import SharedResources
 from dali_proxy.pipeline._external_source.data import check_batch, to_batch
 from dali_proxy.pipeline._external_source.source import SerialSource
@@ -27,12 +26,48 @@ from dali_proxy.pipeline._operator_api.branch_batches import samples_of_list, ta
 from dali_proxy.pipeline._operator_api.request import TensorList
 from dali_proxy.pipeline._operators.arrays.merge import common_property
 from dali_proxy.pipeline._rng import BatchKey
-from dali_proxy.pipeline.errors import ArgumentValueError, GraphError, InputError, MissingInputError
+from dali_proxy.pipeline.errors import ArgumentValueError, GraphError, InputError, MissingInputError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU
 from dali_proxy.pipeline.tensors.gpu import TensorGPU, TensorListGPU
 
 #: The source of batches that the user passes to operators. It isn't registered, because graphs don't contain it.
 _BATCH = OperatorSchema("batch", "A batch of the user.", devices=("cpu", "gpu"), hidden=True)
+
+
+class DebugNode(DataNode):
+    """An output of an operator that has run. It can be used like any `DataNode`, and its data can be inspected."""
+
+    def __init__(self, name: str, device: str, source: OperatorCall, index: int, data: TensorList | None) -> None:
+        super().__init__(name, device, source, index)
+        self._data = data
+
+    @property
+    def data(self) -> TensorList | None:
+        """The batch; None if no sample takes the branch of the operator."""
+        return self._data
+
+    def get(self) -> TensorList:
+        """Return the batch, in a branch of an `if` the samples that take the branch.
+
+        Raises:
+            PipelineError: no sample takes the branch.
+        """
+        if self._data is None:
+            raise PipelineError(f"{self.name}: no sample of the batch takes this branch, so there is no data")
+        return self._data
+
+    def shape(self, *, dtype: Any = None, device: str = "cpu") -> Any:
+        """Return the shapes of the samples, as a list of tuples."""
+        return [] if self._data is None else self._data.shape()
+
+    def source_info(self, *, device: str = "cpu") -> Any:
+        """Return where each sample lies in its data set; empty strings for samples that don't come from a reader."""
+        return [] if self._data is None else [sample.source_info() for sample in self._data]
+
+    def __repr__(self) -> str:
+        return f"DataNodeDebug(name={self.name!r}, data={self._data})"
+
+    __str__ = __repr__
 
 
 class DebugBuilder(GraphBuilder):

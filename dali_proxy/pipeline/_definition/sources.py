@@ -1,4 +1,4 @@
-"""`SourceGroup`: all sources of a pipeline. Each batch takes one batch from each of them."""
+"""`SourceGroup`: all sources of a pipeline, and the processes that run its functions."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Rates:
 
 
 def report_of(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Report:
-    monkeypatch.setattr(advice_module, "cores", lambda: 8)
+    monkeypatch.setattr(advice_module, "allowed_cores", lambda: range(8))
     *steps, report = recommend(bench, threads=[1, 3, 8], rounds=2)
     assert all(isinstance(step, str) for step in steps)
     assert isinstance(report, Report)

@@ -71,13 +71,14 @@ class MemoryTier:
         address: address of the memory.
         evicted: number of evicted values.
         promised: number of values that have memory, but aren't added yet.
+        end: end of the memory that values have used so far.
     """
 
     def __init__(self, limit: int, address: int | None = None) -> None:
         self.limit = limit
         self.array: Bytes = _reserved(limit) if address is None else np.empty(0, np.uint8)
         self.address: int = self.array.ctypes.data if address is None else address
-        self.evicted = self.promised = 0
+        self.evicted = self.promised = self.end = 0
         if address is None:
             self._allocator = create_allocator(0, self.array)
         else:  # only the size matters
@@ -98,6 +99,11 @@ class MemoryTier:
         """Number of bytes in use, with those of Python objects."""
         return self._allocator.used + OVERHEAD * (len(self._entries) + self.promised)
 
+    @property
+    def likely_end(self) -> int:
+        """The end of the memory that is used when the tier is full, if later values are like those that it has."""
+        return self.limit * self._allocator.used // max(self.nbytes, 1)
+
     def find(self, keys: Iterable[bytes]) -> list[Entry | None]:
         """Return the entry of each key, or None."""
         return [self._use(key) for key in keys]
@@ -110,7 +116,7 @@ class MemoryTier:
     def give_name(self, key: bytes, name: bytes) -> None:
         """Let an entry be found by a name, too, in place of an earlier one."""
         entry = self._entries.get(key)
-        if entry is not None:
+        if entry is not None and entry.name != name:
             self._forget_name(entry)
             entry.name = name
             self._keys[name] = key
@@ -126,6 +132,7 @@ class MemoryTier:
                 blocks = [block for size in sizes if (block := self._allocator.take(size)) is not None]
                 if len(blocks) == len(sizes):
                     self.promised += 1
+                    self.end = max(self.end, *[block.offset + block.nbytes for block in blocks])
                     return blocks
                 del blocks
             if not self._evict():

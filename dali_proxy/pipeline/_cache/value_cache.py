@@ -206,7 +206,8 @@ class ValueCache:
                 self._counters.refused += room is None and key not in self._memory
                 reserved.append(room)
             self._counters.evicted = self._memory.evicted
-        self.pages.use(max((block.offset for blocks in reserved if blocks for block in blocks), default=0))
+            end, most = self._memory.end, self._memory.likely_end
+        self.pages.use(end, most)
         return reserved
 
     def release(self, reserved: Sequence[list[Block] | None]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -87,15 +89,62 @@ def test_pages_are_allocated_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     pages.wait()
     if not resident(memory):
         pytest.skip("the system can't allocate pages ahead")
-    assert resident(memory) * mmap.PAGESIZE == 8 << 20
-    pages.use(1 << 20)  # half of that is still ahead
+    assert resident(memory) * mmap.PAGESIZE == 2 << 20
+    pages.use(1 << 20, 32 << 20)
     pages.wait()
-    assert resident(memory) * mmap.PAGESIZE == 8 << 20
-    pages.use(20 << 20)  # what was skipped is in use already
+    assert resident(memory) * mmap.PAGESIZE == 9 << 20
+    pages.use(4 << 20, 32 << 20)  # more than half of that is still ahead
     pages.wait()
-    assert resident(memory) * mmap.PAGESIZE == 16 << 20
-    pages.use(25 << 20)
+    assert resident(memory) * mmap.PAGESIZE == 9 << 20
+    pages.use(20 << 20, 32 << 20)  # what was skipped is in use already
     pages.wait()
-    assert resident(memory) * mmap.PAGESIZE == 20 << 20
+    assert resident(memory) * mmap.PAGESIZE == 17 << 20
+    pages.use(25 << 20, 30 << 20)
+    pages.wait()
+    assert resident(memory) * mmap.PAGESIZE == 19 << 20
     pages.close()
-    pages.use(0)
+    pages.use(0, 32 << 20)
+
+
+_FILL = """
+import gc, sys
+import numpy as np
+from dali_proxy.pipeline._cache.value_cache import ValueCache
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
+
+BATCH = 32
+
+
+def fill(cache, size, count):
+    numbers = np.random.default_rng(count)
+    for batch in range(count // BATCH):
+        heights = numbers.integers(size // 200, size * 3 // 200, BATCH)
+        images = [np.ones((height, 100), np.uint8) for height in heights]
+        keys = [numbers.bytes(28) for _ in images]
+        cache.store(keys, [TensorListCPU(images, "HW")])
+        cache.give_names(keys, [numbers.bytes(72) for _ in images])
+    cache.pages.wait()
+
+
+def memory():
+    gc.collect()
+    with open("/proc/self/smaps_rollup") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+size, limit = map(int, sys.argv[1:])
+fill(ValueCache(8 << 20), size, 40 * BATCH)  # what the system keeps for later arrays
+before = memory()
+cache = ValueCache(limit)
+for _ in range(2):  # a full cache doesn't grow
+    fill(cache, size, limit * 6 // 5 // size)
+print((memory() - before) / limit, cache.report()["cache_refused"])
+"""
+
+
+@pytest.mark.parametrize("size", [600_000, 30_000])
+def test_process_with_a_full_cache_has_its_limit_of_memory(size: int) -> None:
+    command = [sys.executable, "-c", _FILL, str(size), str(256 << 20)]
+    share, refused = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert float(share) == pytest.approx(1, abs=0.01)
+    assert float(refused) > 0

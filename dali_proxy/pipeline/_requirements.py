@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from functools import cache
-from importlib import metadata
 
 _DISTRIBUTION = "dali-proxy"
 NEEDED = (
@@ -57,6 +56,8 @@ def _bounds() -> dict[str, list[str]]:
 
 def _metadata(name: str) -> str:
     """Return the metadata of a distribution, unparsed because that takes milliseconds; an empty string without it."""
+    from importlib import metadata  # its import is slow, and a server's process asks only when something is missing
+
     try:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:

@@ -9,14 +9,7 @@ import numpy as np
 
 from benchmarks.comparison.job import Arrays, Tensors
 from benchmarks.comparison.jobs.images import SIZE, Images, decode, exact, exact_decode, shrink
-
-
-def posterize(image: np.ndarray) -> np.ndarray:
-    """Reduce colors, and add a vignette: an ordinary NumPy function that takes about a millisecond."""
-    height, width = image.shape[:2]
-    y, x = np.ogrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
-    shade = (1 - 0.3 * (x * x + y * y)).astype(np.float32)
-    return ((image & 0xE0) * shade[..., None]).astype(np.uint8)
+from benchmarks.comparison.posterize import posterize
 
 
 class OwnFunction(Images):

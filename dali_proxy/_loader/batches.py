@@ -41,12 +41,14 @@ class NumberedIndices:
         indices: dataset indices of a batch, or a single index with ``batch_size=None``; None for an iterable dataset,
             which has no indices.
         rank: rank of the training process when the epoch began.
+        keeps_inputs: whether the pipeline's inputs are kept with the batch, for a look at it.
     """
 
     epoch: int
     batch: int
     indices: Any
     rank: int = 0
+    keeps_inputs: bool = False
 
     @property
     def global_batch(self) -> int | None:
@@ -65,10 +67,19 @@ class NumberedIndices:
     def context(self, session: int = 0, position: Callable[[], bytes | None] | None = None) -> BatchContext:
         """Return the context in which a thread makes the batch; see `BatchContext`."""
         numbers = (self.epoch, self.batch, self.indices)
-        return BatchContext(session, *numbers, position=position, rank=self.rank, global_batch=self.global_batch)
+        return BatchContext(
+            *(session, *numbers),
+            position=position,
+            rank=self.rank,
+            global_batch=self.global_batch,
+            keeps_inputs=self.keeps_inputs,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (NumberedIndices, (self.epoch, self.batch, self.indices, self.rank))  # pickled in half the time
+        return (
+            NumberedIndices,
+            (self.epoch, self.batch, self.indices, self.rank, self.keeps_inputs),
+        )  # pickled in half the time
 
 
 @dataclass(frozen=True)

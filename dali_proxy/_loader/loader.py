@@ -132,6 +132,7 @@ class DataLoader(LoaderOptions):
         self.ragged = check_ragged(ragged)
         self.batch_transform = check_batch_transform(batch_transform)
         self.sample_log = check_sample_log(sample_log)
+        self._keeps_inputs = False
         self._earlier_shapes = EarlierShapes()
         self._sample_costs = SampleCosts()
         try:

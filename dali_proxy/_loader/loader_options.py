@@ -28,5 +28,7 @@ class LoaderOptions(torch.utils.data.DataLoader[Any]):
     sample_log: str | None
     #: Whether the server reads the samples.
     _reads_in_server: bool
+    #: Whether the pipeline's inputs are kept with each batch.
+    _keeps_inputs: bool
     _earlier_shapes: EarlierShapes
     _sample_costs: SampleCosts

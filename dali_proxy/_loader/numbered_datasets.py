@@ -83,6 +83,7 @@ class NumberedSampler:
     Attributes:
         epoch: epoch number of the iterators that start from now on.
         rank: rank of this process in these epochs.
+        keeps_inputs: whether the pipeline's inputs are kept with each batch.
         start: their starting position.
         items: items of the latest epoch.
     """
@@ -94,6 +95,7 @@ class NumberedSampler:
         self.watch = watch
         self.epoch = 0
         self.rank = 0
+        self.keeps_inputs = False
         self.start = SamplerStart()
         self.items: NumberedItems | None = None
         self._take = take
@@ -188,7 +190,7 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
                 if self._take is not None:
                     self._save_state(self._take)
                 if number >= self._start.batches and number not in self._start.done:
-                    return NumberedIndices(self._epoch, number, indices, self._rank)
+                    return NumberedIndices(self._epoch, number, indices, self._rank, self._sampler.keeps_inputs)
         except StopIteration:
             raise
         except BaseException as error:  # noqa: BLE001  # raised later, in the training loop

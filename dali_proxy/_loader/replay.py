@@ -13,6 +13,7 @@ from dali_proxy._common.nested import find
 from dali_proxy._loader.generators import Generators, global_states
 from dali_proxy._loader.resume import LoaderState
 from dali_proxy._worker.placeholders import BatchRef, JoinedRefs
+from dali_proxy._worker.tickets import TicketWithInputs
 from dali_proxy.pipeline._executor.draws import Draw, draws
 from dali_proxy.pipeline._rng import BatchKey
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
@@ -27,8 +28,8 @@ class ReplayedBatch:
         batch: number of the batch in the epoch, from 0.
         indices: dataset indices of the samples.
         data: what the loop got.
-        draws: the random numbers that the operators of the pipeline drew, for each view of the samples; empty if the
-            servers of a cluster made the batch.
+        draws: what the random operators of the pipeline drew, such as numbers and windows, for each view of the
+            samples; empty if the servers of a cluster made the batch.
     """
 
     epoch: int
@@ -51,6 +52,11 @@ def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None)
         raise ArgumentMismatchError(
             f"replay: the state was saved with seed={state.seed} of the pipeline, which now has seed={server.seed}: "
             f"its random numbers would differ. Create it with seed={state.seed}"
+        )
+    if state.rank not in (None, server.endpoint.rank) and server.given_seed is None and server.seed is not None:
+        raise ArgumentMismatchError(
+            f"replay: the state is that of rank {state.rank}, and the pipeline has no seed: the seed that it drew for "
+            f"rank {server.endpoint.rank} isn't known. Create it with seed=..., for training too"
         )
     skipped = 0
     if state.sampler is None:
@@ -89,7 +95,10 @@ def _draws(server: Any, placeholders: Any) -> Iterator[Draw]:
     tickets = {(ref.ticket.client, ref.ticket.seq): ref.ticket for ref in refs}
     for ticket in sorted(tickets.values(), key=lambda ticket: ticket.seq):
         if ticket.key is not None:
-            yield from draws(server.pipeline._internals.graph, server.seed or 0, BatchKey(*ticket.key), ticket.size)
+            graph = server.pipeline._internals.graph
+            arrays = ticket.inputs if isinstance(ticket, TicketWithInputs) else ()
+            inputs = dict(zip((node.name for node in graph.fed_inputs.values()), arrays, strict=False))
+            yield from draws(graph, server.seed or 0, BatchKey(*ticket.key), ticket.size, inputs)
 
 
 def _draws_globally(loader: Any) -> bool:
@@ -107,5 +116,5 @@ def _copy(loader: Any) -> Any:
     known = {id(loader.dataset): loader.dataset}
     for name in ("sampler", "batch_sampler", "generator"):
         vars(again)[name] = copy.deepcopy(vars(loader).get(name), known)
-    vars(again)["persistent_workers"], vars(again)["sample_log"] = False, None
+    vars(again).update(persistent_workers=False, sample_log=None, _keeps_inputs=loader.dali_server.cluster is None)
     return again

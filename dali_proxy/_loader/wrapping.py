@@ -67,6 +67,7 @@ def inner_loader(
     if state.taker is None and not Generators(loader).only_torch:
         state.watch = DrawWatch()
     sampler = NumberedSampler(items, state.taker, state.watch)
+    sampler.keeps_inputs = loader._keeps_inputs
     options.update(_sampling(loader, sampler, sampler))
     numbered = NumberedDataset(dataset, first_session, own)
     if not loader._reads_in_server:

@@ -30,6 +30,7 @@ class BatchContext(msgspec.Struct, eq=False):
         nbytes: size of the samples that were submitted for it.
         rank: rank of the training process.
         global_batch: number of the batch among those of all ranks; None if it is that of the epoch.
+        keeps_inputs: whether the tickets of the requests get copies of the inputs.
         tickets: tickets of the requests submitted for this batch, by server and numbers of the samples.
     """
 
@@ -46,6 +47,7 @@ class BatchContext(msgspec.Struct, eq=False):
     nbytes: int = 0
     rank: int = 0
     global_batch: int | None = None
+    keeps_inputs: bool = False
     tickets: dict[Any, Any] = {}
     slowest: tuple[Any, float] = (None, 0.0)
     seconds: list[float] = []

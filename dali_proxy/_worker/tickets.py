@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import repeat, starmap
 from typing import Any
 
@@ -105,6 +106,24 @@ class Ticket:
             discards = all_discards.get(self.server)
             if discards:
                 discards[-1](self.client, self.seq)
+
+
+class TicketWithInputs(Ticket):
+    """Ticket of a batch whose inputs are kept, for a look at the batch.
+
+    Attributes:
+        inputs: for each input of the pipeline, the arrays of the samples.
+    """
+
+    __slots__ = ("inputs",)
+
+    def __init__(self, *arguments: Any, inputs: Sequence[Sequence[Any]] = ()) -> None:
+        super().__init__(*arguments)
+        self.inputs = inputs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, arguments = super().__reduce__()
+        return (partial(TicketWithInputs, inputs=self.inputs), arguments)
 
 
 def _ignore(released: object) -> None:

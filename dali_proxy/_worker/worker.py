@@ -24,7 +24,7 @@ from dali_proxy._transport.labels import pack_labels
 from dali_proxy._transport.protocol import AttachSegment, DetachSegment, Goodbye, InputBatch, Submit
 from dali_proxy._worker.batch_context import BatchContext, this_thread
 from dali_proxy._worker.placeholders import Sample, Submitter
-from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
+from dali_proxy._worker.tickets import ReleaseQueue, Ticket, TicketWithInputs, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._ipc.arena import Arena
@@ -146,11 +146,7 @@ class WorkerClient:
             return sample
         if other._channel.closed:
             return sample  # it was made before the server's last start: `_check` says so
-        arrays = [
-            np.frombuffer(block.array, dtype, math.prod(shape), block.offset).reshape(shape)
-            for block, dtype, shape in zip(sample.blocks, sample.dtypes, sample.shapes, strict=True)
-        ]
-        copied = self.sample(arrays, sample.name)
+        copied = self.sample(_arrays(sample), sample.name)
         if copied is None:
             raise ServerDiedError(f"the server is gone{f': {reason}' if (reason := self.goodbye()) else ''}")
         copied.index = sample.index
@@ -255,7 +251,12 @@ class WorkerClient:
                 ),
                 flush=not collects,
             )
-            ticket = Ticket(self.server, self.client, seq, len(samples), key=(epoch, batch, view, number))
+            identity = (self.server, self.client, seq, len(samples), None, (epoch, batch, view, number))
+            if context is not None and context.keeps_inputs:
+                arrays = zip(*([each.copy() for each in _arrays(sample)] for sample in samples), strict=True)
+                ticket: Ticket = TicketWithInputs(*identity, inputs=[*arrays])
+            else:
+                ticket = Ticket(*identity)
             if not (is_written or collects):
                 self._channel.wait_written(self.endpoint.timeout)
             return ticket
@@ -314,6 +315,14 @@ def _before(client: Submitter) -> str:
     return (
         f"before the server said that {goodbye}" if goodbye else "in another process or before the server's last start"
     )
+
+
+def _arrays(sample: Sample) -> list[npt.NDArray[Any]]:
+    """Return the inputs of a sample, as views of the arena."""
+    return [
+        np.frombuffer(block.array, dtype, math.prod(shape), block.offset).reshape(shape)
+        for block, dtype, shape in zip(sample.blocks, sample.dtypes, sample.shapes, strict=True)
+    ]
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,8 @@ def _execute(options: argparse.Namespace) -> int:
         tensors = _tensors(replayed.data)
         for place, value in tensors.items():
             print(f"{place}: {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}")
-        for draw in replayed.draws:
-            print(_drawn(draw, indices))
+        for draws in _by_call(replayed.draws):
+            print(_drawn(draws, indices))
         images = next((value for value in tensors.values() if value.ndim in (4, 5)), None)
         if images is not None:
             dali_proxy.show(images, labels=indices, path=options.output)
@@ -99,15 +99,33 @@ def _tensors(data: Any) -> dict[str, Any]:
     return {place: value for place, value in found.items() if hasattr(value, "shape") and hasattr(value, "dtype")}
 
 
-def _drawn(draw: Draw, indices: list[Any]) -> str:
-    """Return the lines for the numbers that an operator drew: one for each sample, with its dataset index."""
-    place = f" ({draw.line})" if draw.line else ""
-    title = f"{draw.operator}{place}" + (f", view {draw.view}" if draw.view else "")
-    if draw.numbers is None:
-        return f"{title}: draws that depend on the data, which aren't shown"
-    names = indices if len(indices) == len(draw.numbers) else [f"sample {n}" for n in range(len(draw.numbers))]
-    values = ["in another branch" if each is None else _text(each) for each in draw.numbers]
-    return "\n".join([f"{title}:", *(f"  {name}: {value}" for name, value in zip(names, values, strict=True))])
+def _by_call(draws: Iterable[Draw]) -> list[list[Draw]]:
+    """Return draws in groups: those of one call of an operator, each of which has another name."""
+    calls: list[list[Draw]] = []
+    for draw in draws:
+        last = calls[-1] if calls else [draw]
+        same = (draw.operator, draw.line, draw.view) == (last[0].operator, last[0].line, last[0].view)
+        if same and draw.name not in {each.name for each in last}:
+            last.append(draw)
+        else:
+            calls.append([draw])
+    return calls
+
+
+def _drawn(draws: list[Draw], indices: list[Any]) -> str:
+    """Return the lines for what an operator drew: one for each sample, with its dataset index."""
+    first = draws[0]
+    place = f" ({first.line})" if first.line else ""
+    title = f"{first.operator}{place}" + (f", view {first.view}" if first.view else "")
+    columns = [draw.numbers for draw in draws if draw.numbers is not None]
+    if not columns:
+        return f"{title}: draws that aren't shown"
+    names = indices if len(indices) == len(columns[0]) else [f"sample {n}" for n in range(len(columns[0]))]
+    lines = [title + ":"]
+    for name, numbers in zip(names, zip(*columns, strict=True), strict=True):
+        values = (f"{draw.name} {_text(each)}".lstrip() for draw, each in zip(draws, numbers, strict=True))
+        lines.append(f"  {name}: {'in another branch' if numbers[0] is None else ', '.join(values)}")
+    return "\n".join(lines)
 
 
 def _text(numbers: Any) -> str:

@@ -276,6 +276,9 @@ class OperatorSchema:
         fed: whether users feed data to it by its name.
         hidden: whether the operator is internal, without a function in `fn`.
         random: whether the operator draws random numbers.
+        draws: names of what it draws for each sample, for a look at a batch; or a function that returns them for the
+            constant arguments. They are its first outputs, unless it passes others to `Batch.note_draws`. Empty if
+            there is nothing short to show, such as a number for each pixel.
         role: what the compiler must know of it; None for most operators.
         keeps_order: whether each sample of the outputs is computed from the same sample of the first input.
         function: handwritten function of `fn`, for calls that do more than add one operator.
@@ -300,6 +303,7 @@ class OperatorSchema:
     fed: bool = False
     hidden: bool = False
     random: bool = False
+    draws: tuple[str, ...] | Callable[[Mapping[str, Any]], tuple[str, ...]] = ()
     role: Role | None = None
     keeps_order: bool = True
     function: Callable[..., Any] | None = None

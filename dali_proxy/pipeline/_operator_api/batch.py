@@ -221,6 +221,16 @@ class Batch:
             return RandomState(node.own_seed, 0, self.request.key).numbers
         return RandomState(self.seed, node.random_stream, self.request.key).numbers
 
+    def note_draws(self, node: GraphNode, *drawn: Sequence[Any] | Array) -> None:
+        """Note what an operator has drawn, if someone asks for it.
+
+        Args:
+            node: the operator, whose schema has names for its `draws`.
+            *drawn: for each name, the numbers of each sample.
+        """
+        if self.request.drawn is not None:
+            self.request.drawn[node.index] = drawn
+
     def generator(self, node: GraphNode) -> np.random.Generator:
         """Return the random number generator of a node for this batch."""
         return self.random_numbers(node).generator()

@@ -94,6 +94,7 @@ class BatchRequest(msgspec.Struct, frozen=True, eq=False):
             random numbers are then the same as without the branch.
         ahead: what operators were told of the batch before it began, by their index; see `LooksAhead`.
         title: function that returns the name of a sample, given its position, for warnings.
+        drawn: gets what operators draw, by their index: see `Batch.note_draws`; None if nobody asks.
     """
 
     batch_size: int
@@ -104,6 +105,7 @@ class BatchRequest(msgspec.Struct, frozen=True, eq=False):
     branch: tuple[int, Int64s] | None = None
     ahead: Mapping[int, Announcement] = {}
     title: Callable[[int], str] = "sample {}".format
+    drawn: dict[int, tuple[Any, ...]] | None = None
 
 
 class BatchResult(msgspec.Struct, frozen=True, eq=False):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import RandomSampler
 
-from dali_proxy import DALIServer, DataLoader
+from dali_proxy import DALIServer, DataLoader, fn, pipeline_def, types
 from dali_proxy.distributed import DistributedBatchSampler
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from tests.dali_proxy.indexed import IndexDataset, IndexStream, noisy
@@ -111,6 +111,42 @@ def test_batches_that_do_not_exist(server: DALIServer) -> None:
     stream = DataLoader(server, IndexStream(SAMPLES, server.proxy), batch_size=BATCH)
     with pytest.raises(ArgumentMismatchError, match="map-style"):
         stream.replay(stream.state_dict(), 0)
+
+
+class Coordinates(IndexDataset):
+    """Images of different sizes, whose pixels are their positions."""
+
+    def __getitem__(self, index: int) -> Any:
+        y, x = np.mgrid[: 40 + index, : 90 - index].astype(np.uint8)
+        return self.transform(np.stack([y, x, np.full_like(x, index)], 2)), index
+
+
+@pipeline_def(batch_size=BATCH, num_threads=1, device_id=None, seed=6)
+def cropped() -> Any:
+    return fn.random_resized_crop(
+        fn.external_source(name="image", layout="HWC"), size=(1, 1), interp_type=types.INTERP_LINEAR, antialias=False
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2, "server"])
+def test_windows_are_those_of_the_batch(workers: Any) -> None:
+    in_server = {"num_workers": 1} if workers == "server" else {}
+    with DALIServer(cropped(), **in_server) as server:
+        options = {} if in_server else {"num_workers": workers}
+        made = DataLoader(server, Coordinates(SAMPLES, server.proxy), batch_size=BATCH, **options)
+        seen = []
+        for batch in made:
+            seen.append(batch)
+            state = made.state_dict()
+        for number in (1, 5):
+            replayed = made.replay(state, number)
+            assert equal(replayed.data, seen[number])
+            anchor, shape = (np.stack([*draw.numbers]) for draw in replayed.draws if draw.numbers is not None)
+            middle = anchor + (shape - 1) / 2
+            pixels = seen[number][0][:, 0, 0].numpy()
+            assert np.abs(pixels[:, :2] - middle).max() <= 1
+            assert pixels[:, 2].tolist() == replayed.indices
+            assert len({each.tobytes() for each in anchor}) > 1
 
 
 class TwoViews(IndexDataset):

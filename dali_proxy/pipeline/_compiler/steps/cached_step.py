@@ -254,7 +254,7 @@ class CachedStep(Step):
         table: Samples,
         layout: str,
         found: Sequence[tuple[int, Any]],
-        rest: Sequence[tuple[npt.NDArray[np.int64], TensorListCPU]],
+        rest: Sequence[tuple[Int64s, TensorListCPU]],
     ) -> TensorListCPU:
         """Return samples where they are: in the cache, or where they were computed.
 

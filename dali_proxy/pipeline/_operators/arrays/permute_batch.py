@@ -39,6 +39,7 @@ PERMUTE_BATCH = declare_operator(
 BATCH_PERMUTATION = declare_operator(
     name="batch_permutation",
     random=True,
+    draws=("index",),
     doc="Draws a random order of the batch: one number per sample, for the argument `indices` of `permute_batch`.",
     arguments=(
         Argument("allow_repetitions", Kind.BOOL, "Draw the numbers independently of each other.", False),

@@ -36,6 +36,7 @@ Windows are drawn until one overlaps the boxes by a threshold, which is itself d
 RANDOM_BBOX_CROP = declare_operator(
     name="random_bbox_crop",
     random=True,
+    draws=("anchor (x, y)", "shape (width, height)"),
     doc=_DOC,
     inputs=(
         Input("boxes", "Float32 of shape (M, 4) or (M, 6), relative to the image: 0 to 1."),

@@ -21,6 +21,7 @@ _FEW = 4096
 RANDOM_MASK_PIXEL = declare_operator(
     name="segmentation.random_mask_pixel",
     random=True,
+    draws=("pixel",),
     doc="""Draws a pixel of a mask: one of the foreground, or any.
 
 The output is the position of the pixel, INT64, with an index for each dimension of the mask. All pixels of the

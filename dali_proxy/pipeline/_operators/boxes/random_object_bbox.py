@@ -23,9 +23,16 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
     return (1 if arguments.get("format") == "box" else 2) + bool(arguments.get("output_class"))
 
 
+def _draws(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    form = arguments.get("format") or "anchor_shape"
+    box = ("box",) if form == "box" else tuple(form.split("_"))
+    return (*box, "class") if arguments.get("output_class") else box
+
+
 RANDOM_OBJECT_BBOX = declare_operator(
     name="segmentation.random_object_bbox",
     random=True,
+    draws=_draws,
     doc="""Draws an object of a segmentation map, and returns its bounding box.
 
 With the probability `foreground_prob`, a class is drawn, then one of its objects: connected regions with the label of

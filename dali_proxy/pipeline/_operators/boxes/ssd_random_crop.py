@@ -35,6 +35,7 @@ Instead of a threshold, the draw may select the whole image.""",
     ),
     outputs=3,
     random=True,
+    draws=("anchor (x, y)", "shape (width, height)"),
     deprecated=" Use `nvidia.dali.fn.random_bbox_crop` instead.",
 )
 
@@ -68,6 +69,7 @@ class SSDRandomCrop(BatchOperator):
             total=-1,
             redraw=False,
         ).draw(batch.random_numbers(self.node).words(2), padded, present, extents, None)
+        batch.note_draws(self.node, windows.anchors, windows.shapes)
         sizes = np.array([image.shape[1::-1] for image in images])
         first = (windows.anchors * sizes).astype(int).tolist()
         last = np.rint((windows.anchors + windows.shapes) * sizes).astype(int).tolist()

@@ -38,7 +38,7 @@ from dali_proxy.pipeline._operators.decoding.image_batches import (
 )
 from dali_proxy.pipeline._operators.decoding.image_warnings import ImageWarnings
 from dali_proxy.pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
-from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
+from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, WINDOW_DRAWS
 from dali_proxy.pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
 from dali_proxy.pipeline._size_limit import image_limit
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
@@ -60,6 +60,7 @@ IMAGE_RANDOM_CROP = declare_operator(
     name="decoders.image_random_crop",
     role=Role.IMAGE_DECODER,
     random=True,
+    draws=WINDOW_DRAWS,
     doc="""Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
 The windows are those of `fn.random_crop_generator` with the same seed.""",

@@ -11,13 +11,14 @@ from dali_proxy.pipeline._declaration import Input, declare_operator, implements
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import fail
 from dali_proxy.pipeline._operator_api.operator import BatchOperator
-from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, WINDOW_DRAWS, RandomWindows
 from dali_proxy.pipeline.errors import ArgumentTypeError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 RANDOM_CROP_GENERATOR = declare_operator(
     name="random_crop_generator",
     random=True,
+    draws=WINDOW_DRAWS,
     doc="""Draws cropping windows of random area and aspect ratio.
 
 The two int32 outputs are the first pixel of the window (y, x) and its extents (height, width). Crop with

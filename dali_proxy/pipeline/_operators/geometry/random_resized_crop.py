@@ -11,7 +11,7 @@ from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._declaration import REQUIRED, Argument, Input, Kind, declare_operator
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, WINDOW_DRAWS, RandomWindows
 from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, resizes
 from dali_proxy.pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
@@ -19,6 +19,7 @@ from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 RANDOM_RESIZED_CROP = declare_operator(
     name="random_resized_crop",
     random=True,
+    draws=WINDOW_DRAWS,
     doc="""Crops a window of random area and aspect ratio, and resizes it.
 
 Filters read pixels beyond the border of the window if the image continues there. All frames of a sequence have the

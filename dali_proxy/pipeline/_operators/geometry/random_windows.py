@@ -32,6 +32,8 @@ RANDOM_CROP_ARGUMENTS = (
     ),
 )
 
+#: What operators with these arguments draw: see `OperatorSchema.draws`.
+WINDOW_DRAWS = ("anchor (y, x)", "shape (height, width)")
 
 # Aspect ratios are compared with the precision of float32: 4 / 3 is within 1.3333334.
 _LESS, _MORE = 1 - 2**-23, 1 + 2**-23
@@ -60,6 +62,10 @@ class RandomWindows:
         self._drawn = drawn
         self._count = attempts
         self._offsets = drawn[:, -2:]  # relative offsets in the space around the window
+        self._windows: Int64s | None = None  # those that were chosen, if someone asks for them
+        if batch.request.drawn is not None:
+            self._windows = np.zeros((batch.size, 4), np.int64)
+            batch.note_draws(node, self._windows[:, :2], self._windows[:, 2:])
 
     @cached_property
     def _rows(self) -> list[tuple[list[float], list[float], list[float]]]:
@@ -76,6 +82,12 @@ class RandomWindows:
 
     def choose(self, sample: int, height: int, width: int) -> tuple[int, int, int, int]:
         """Return the window (y, x, height, width) of a sample, in pixels; an empty one for an empty image."""
+        window = self._choose(sample, height, width)
+        if self._windows is not None:
+            self._windows[sample] = window
+        return window
+
+    def _choose(self, sample: int, height: int, width: int) -> tuple[int, int, int, int]:
         if height <= 0 or width <= 0:
             return 0, 0, 0, 0
         low, high = self._ratios
@@ -91,6 +103,12 @@ class RandomWindows:
 
     def choose_all(self, heights: Int64s, widths: Int64s) -> Int64s:
         """Return the windows of all samples, (N, 4), as `choose` returns them, for heights and widths, (N,) each."""
+        windows = self._choose_all(heights, widths)
+        if self._windows is not None:
+            self._windows[:] = windows
+        return windows
+
+    def _choose_all(self, heights: Int64s, widths: Int64s) -> Int64s:
         windows = np.empty((len(heights), 4), np.int64)
         if compiled is not None:
             sizes = np.empty((len(heights), 2), np.int64)

@@ -19,6 +19,7 @@ from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 ROI_RANDOM_CROP = declare_operator(
     name="roi_random_crop",
     random=True,
+    draws=("anchor",),
     doc="""Draws the position of a window of a given shape that contains as much as possible of a region.
 
 A region smaller than the window lies inside of it; otherwise the window lies inside of the region. With an input or

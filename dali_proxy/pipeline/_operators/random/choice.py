@@ -19,6 +19,7 @@ _TOLERANCE = 1e-4
 CHOICE = declare_operator(
     name="random.choice",
     random=True,
+    draws=("number",),
     doc="Draws elements of an array. The output has the dtype of the elements.",
     inputs=(Input("a", "Elements, along the first dimension; or an integer n, to draw from 0 to n - 1."), SHAPE_LIKE),
     arguments=(

@@ -47,7 +47,14 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
     devices = ("cpu", "gpu") if gpu else ("cpu",)
     role = Role.DISTRIBUTION if gpu else None
     return declare_operator(
-        f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices, random=True, role=role
+        f"random.{name}",
+        doc,
+        (SHAPE_LIKE,),
+        (*arguments, SHAPE, dtype),
+        devices,
+        random=True,
+        draws=("number",),
+        role=role,
     )
 
 

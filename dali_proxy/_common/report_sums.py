@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _MEANS = frozenset({"seconds", "depth"})  # of all; other numbers are sums
+_MOST = frozenset({"cacheable_bytes"})  # of a sample; 0 for those that have measured none
 # Of the processes of one server, which see the same machine and clients, and share the batches.
-_MEANS_HERE = _MEANS | {
-    *("busy", "occupancy", "host", "cores", "load", "observed", "cores_idle", "cores_other"),
+_MEANS_HERE = _MEANS | {"busy", "occupancy", "host", "cores", "load"}
+_MOST_HERE = _MOST | {
+    *("consumers", "workers", "observed", "cores_idle", "cores_other"),
     *("worker_elapsed", "worker_processor", "worker_runnable"),
 }
-_MOST_HERE = frozenset({"consumers", "workers"})
 
 
 def summed(reports: Sequence[Mapping[str, Any]], *, here: bool = False) -> dict[str, Any]:
-    """Return the sums of the numbers of reports. The number of seconds, for example, is a mean.
+    """Return the sums of the numbers of reports, and all items of their lists. Seconds, for example, are a mean.
 
     Args:
         reports: the reports of servers, by the names of the counters.
@@ -38,18 +39,19 @@ def summed(reports: Sequence[Mapping[str, Any]], *, here: bool = False) -> dict[
                 merged[name] = _sum({name: merged[name]} if name in merged else {}, {name: value})[name]
     for name in (_MEANS_HERE if here else _MEANS).intersection(merged):
         merged[name] = type(merged[name])(merged[name] / len(reports))
+    for name in (_MOST_HERE if here else _MOST).intersection(merged):
+        merged[name] = max(report.get(name, 0) for report in reports)
     if here:
-        merged |= {name: max(report[name] for report in reports) for name in _MOST_HERE & merged.keys()}
         merged |= {"pid": reports[0]["pid"], "processes": len(reports)} if "pid" in merged else {}
     return merged
 
 
 def _sum(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the numbers of two mappings; keep the first of other values that isn't empty."""
-    return {
-        **total,
-        **{
-            name: total[name] + value if name in total and isinstance(value, int | float) else total.get(name) or value
-            for name, value in more.items()
-        },
-    }
+    """Add the numbers and the lists of two mappings; keep the first of other values that isn't empty."""
+    return {**total, **{name: _added(total[name], value) if name in total else value for name, value in more.items()}}
+
+
+def _added(first: Any, second: Any) -> Any:
+    if isinstance(second, int | float | list) and not isinstance(second, bool):
+        return first + second
+    return first or second

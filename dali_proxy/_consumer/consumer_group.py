@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from msgspec import structs
+
 from dali_proxy._common.report_sums import summed
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.pending_requests import SentAhead
 from dali_proxy._transport.endpoint import Endpoint
+from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 from dali_proxy.pipeline._operator_api.trace import Trace
@@ -18,8 +21,8 @@ from dali_proxy.pipeline._operator_api.trace import Trace
 class ConsumerGroup:
     """Has the interface of `ConsumerClient` for a server with several processes. Thread-safe.
 
-    A ticket says which process has its batch. The first process deals the tasks of the dataset workers, and has the
-    counters of the loops. The server is gone as soon as one of its processes is.
+    A ticket says which process has its batch. The first process deals the tasks of the dataset workers, and monitors
+    read the counters of the loops there. The server is gone as soon as one of its processes is.
 
     Args:
         endpoint: address of the server.
@@ -39,7 +42,7 @@ class ConsumerGroup:
         self._by_server = {client.server: client for client in self._clients}
         self.refused = self._first.refused
         self.read_batch, self.forget_read = self._first.read_batch, self._first.forget_read
-        self.resize_pool, self.report_loops = self._first.resize_pool, self._first.report_loops
+        self.resize_pool = self._first.resize_pool
 
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Wait for a batch and return its outputs; see `ConsumerClient.outputs`."""
@@ -111,6 +114,12 @@ class ConsumerGroup:
             "dropped": sum(report["dropped"] for report in reports),
             "more": any(report["more"] for report in reports),
         }
+
+    def report_loops(self, report: LoopReport) -> None:
+        """Send the counters of this process's loops to all processes. Only the first one gets durations of stages."""
+        self._first.report_loops(report)
+        for client in self._clients[1:]:
+            client.report_loops(structs.replace(report, latency=()))
 
     def trace(self, trace: Trace | None) -> None:
         """Record the device stages in a trace from now on; None to stop."""

@@ -51,7 +51,8 @@ class HostGroup:
                     opened.append(open_process(os.path.dirname(path), options.hides_gpus))
                     failure.callback(_end, opened[-1])
             for path, process in reversed([*zip(paths, opened, strict=True)]):  # who finds the first one finds all
-                own = replace(each, path=path, server=secrets.token_bytes(16))
+                siblings = tuple(other.pid for other, _ in opened if other is not process[0])
+                own = replace(each, path=path, server=secrets.token_bytes(16), siblings=siblings)
                 self.hosts.insert(0, ProcessHost(pipeline, own, opened=process))
             failure.pop_all()
 

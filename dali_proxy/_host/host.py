@@ -137,7 +137,12 @@ class Host:
         )
         self._pin_for(first)
         reports = self._reports = Reports(
-            runner, lambda: list(self._variants.values()), self.server.call_soon, self._clients.values, self._cache
+            runner,
+            lambda: list(self._variants.values()),
+            self.server.call_soon,
+            self._clients.values,
+            self._cache,
+            options.siblings,
         )
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {

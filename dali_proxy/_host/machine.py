@@ -70,7 +70,7 @@ class MachineUse:
             loops: whether a loop is running now.
             workers: process IDs of the workers; those that also train aren't among them.
             own: process IDs of this process and its worker processes.
-            others: process IDs of the other processes that use the server.
+            others: process IDs of the other processes of the server, and of those that use it.
         """
         now, last = time.monotonic(), self._last
         was_left = now - self._reported > _LONGEST

@@ -38,6 +38,7 @@ class HostOptions:
             name, because other jobs may need the GPU.
         shares: whether processes may share equal batches, because data doesn't depend on the order of batches. Then
             jobs of a server with a name also share one host if their pipelines are equal.
+        siblings: IDs of the other processes of the server.
     """
 
     path: str
@@ -51,3 +52,4 @@ class HostOptions:
     device_id: int | None = None
     hides_gpus: bool = False
     shares: bool = False
+    siblings: tuple[int, ...] = ()

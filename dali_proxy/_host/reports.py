@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,7 @@ class Reports:
         call_soon: schedules a function on the host's thread.
         clients: returns all connected clients.
         cache: has decoded samples; None for no cache.
+        siblings: IDs of the other processes of the server.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class Reports:
         call_soon: Callable[[Callable[[], None]], None],
         clients: Callable[[], Iterable[object]],
         cache: ValueCache | None = None,
+        siblings: Collection[int] = (),
     ) -> None:
-        self._cache = cache
+        self._cache, self._siblings = cache, siblings
         self._runner = runner
         self._clients = clients
         self._machine = MachineUse()
@@ -139,7 +141,7 @@ class Reports:
         own = {os.getpid(), *worker_pids()}
         workers = {worker.pid for worker in self._runner.workers.values()} - training - own
         loops = any(each.looping for each in self._loops.values())
-        self._machine.sample(reports, loops, workers, own, training)
+        self._machine.sample(reports, loops, workers, own, {*training, *self._siblings})
 
     def forget(self, consumer: Consumer) -> None:
         """Forget a consumer that has disconnected."""

@@ -473,10 +473,15 @@ class ServerStats(Counters):
         operators = {name: _known(OperatorTimes, times) for name, times in report["operators"].items()}
         stages = {stage: Latency(counts) for stage, counts in report["latency"].items()} | {**latency}
         ranks: dict[int, dict[str, Latency]] = {}
-        for of_rank, durations in report.get("ranks", ()):
+        found = [
+            (of_rank, {stage: Latency(counts) for stage, counts in durations.items()})
+            for of_rank, durations in report.get("ranks", ())
+        ]
+        if any(of_rank is None for of_rank, _ in found):
+            found.append((None, {**latency}))
+        for of_rank, durations in found:
             known = ranks.setdefault(rank if of_rank is None else of_rank, {})
-            found = {stage: Latency(counts) for stage, counts in durations.items()}
-            for stage, each in (found | ({**latency} if of_rank is None else {})).items():
+            for stage, each in durations.items():
                 known[stage] = known.get(stage, Latency()) + each
         counters = {
             "operators": operators,

@@ -6,6 +6,8 @@ import itertools
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from dali_proxy._monitor.servers import Servers
 from dali_proxy.distributed import set_ranks
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
-from tests.dali_proxy.indexed import IndexDataset, affine, noisy, sample, sum_and_difference
+from tests.dali_proxy.indexed import IndexDataset, affine, decoded, jpeg, noisy, sample, sum_and_difference
+from tests.environment import with_project
 from tests.waiting import soon, wait_until
 
 SAMPLES, BATCH = 96, 4
@@ -48,6 +51,13 @@ class Remembering(IndexDataset):
         if key not in self.known:
             self.known[key] = super().__getitem__(key)
         return self.known[key]
+
+
+class Encoded(IndexDataset):
+    """Returns images."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(jpeg(index))
 
 
 class Shuffled(IterableDataset[Any]):
@@ -232,6 +242,60 @@ def test_monitors_see_one_server() -> None:
         finally:
             servers.close()
         assert (seen.pid, seen.total.processes, seen.total.batches) == (server.pid, 2, SAMPLES // BATCH)
+
+
+def test_counters_are_those_of_one_process() -> None:
+    found = []
+    for count in (1, 3):
+        with DALIServer(decoded(), num_processes=count) as server:
+            list(loader_of(server, Encoded(SAMPLES, server.proxy)))
+            stats = server.stats()
+            stages = {stage: durations.count for stage, durations in stats.ranks[0].items()}
+            operators = {name: (times.batches, times.cacheable) for name, times in stats.operators.items()}
+            assert stats.ranks[0] == stats.latency
+            found.append((stages, operators, stats.cacheable_bytes, stats.consumers, stats.workers, stats.cores))
+    assert found[0] == found[1]
+    assert found[0][0]["pipeline"] == SAMPLES // BATCH
+
+
+def test_other_rank_has_its_durations_in_each_process() -> None:
+    with DALIServer(affine(), num_processes=2) as server:
+        code = "from tests.dali_proxy.host.test_group import loop_of_another_rank as loop; loop()"
+        list(loader_of(server))
+        with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, env=with_project()) as other:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            other.stdin.write(pickle.dumps(server))
+            other.stdin.flush()
+            assert other.stdout.readline() == b"taken\n"
+            stats = server.stats()
+            other.stdin.close()
+        assert stats.ranks[0]["pipeline"].count == SAMPLES // BATCH
+        assert {stats.ranks[3][stage].count for stage in ("queue", "pipeline")} == {SAMPLES // BATCH}
+
+
+def loop_of_another_rank() -> None:
+    set_ranks(3, 4, 3, 4)
+    server = pickle.load(sys.stdin.buffer)
+    list(loader_of(server))
+    server.controller.pause()  # reports
+    server.stats()  # the reports have arrived
+    print("taken", flush=True)
+    sys.stdin.buffer.read()
+
+
+def test_processes_know_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    siblings: dict[int, tuple[int, ...]] = {}
+
+    def start(pipeline: bytes, options: HostOptions, **arguments: Any) -> ProcessHost:
+        found = ProcessHost(pipeline, options, **arguments)
+        siblings[found.pid] = options.siblings
+        return found
+
+    monkeypatch.setattr("dali_proxy._host.group.ProcessHost", start)
+    with DALIServer(affine(), num_processes=3) as server:
+        pids = processes_of(server)
+    assert {own: {own, *others} for own, others in siblings.items()} == {own: set(pids) for own in pids}
 
 
 def test_trace_has_the_batches_of_all_processes(tmp_path: Path) -> None:

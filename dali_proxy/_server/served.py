@@ -74,15 +74,20 @@ def as_pipeline(served: Any, arguments: dict[str, Any], known: Collection[str] =
     return served
 
 
-def arguments_for_another(pipeline: Pipeline, seed: int | None) -> dict[str, Any]:
+def arguments_for_another(pipeline: Pipeline, seed: int | None, num_threads: int | None) -> dict[str, Any]:
     """Return the arguments of a pipeline that a function in its place gets, too.
 
     Args:
         pipeline: the pipeline. Its `device_id` may be None because it has no operators on a GPU, unlike the function.
         seed: the seed that the user gave; None if it was drawn.
+        num_threads: the number of threads that the user gave; None if it was left out.
     """
-    arguments = {**pipeline._internals.arguments.explicit, "seed": seed}
-    return {name: value for name, value in arguments.items() if (name, value) != ("device_id", None)}
+    arguments = {**pipeline._internals.arguments.explicit, "seed": seed, "num_threads": num_threads}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name not in ("device_id", "num_threads")
+    }
 
 
 def check_replacement(old: Endpoint, new: Endpoint) -> None:

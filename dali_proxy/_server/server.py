@@ -62,7 +62,10 @@ if TYPE_CHECKING:
     from dali_proxy._worker.proxy import Proxy
 
 #: Attributes that follow from the pipeline.
-_OF_PIPELINE = ("pipeline", "given_seed", "seed", "_device_id", "_placing", "_remote")
+_OF_PIPELINE = (
+    *("pipeline", "given_seed", "given_threads", "seed"),
+    *("_chooses_threads", "_device_id", "_placing", "_remote"),
+)
 
 
 class DALIServer:
@@ -172,8 +175,10 @@ class DALIServer:
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
+        #: Number of threads of all processes that the user has fixed; None if they are left out.
+        self.given_threads = None if left_out or pipeline.num_threads < 0 else pipeline.num_threads
         #: Whether the number of threads changes: other jobs may use a server with a name.
-        self._chooses_threads = num_workers == "auto" and name is None and (left_out or pipeline.num_threads < 0)
+        self._chooses_threads = num_workers == "auto" and name is None and self.given_threads is None
         pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         pipeline = with_cache(with_default_threads(pipeline, self._chooses_threads), cache)
         check_sizes(pipeline)
@@ -398,10 +403,13 @@ class DALIServer:
             if not self.owned or is_published(self.endpoint):
                 raise ProxyError("replace: other processes use the server, too: make a new one")
             if is_function(pipeline):
-                arguments = {**arguments_for_another(self.pipeline, self.given_seed), **arguments}
-            kept = {"mode": self.mode, "device": self._device, "cluster": self.cluster, "cache": self._cache}
-            kept |= {"placement": self._placing.wanted, "num_processes": self.num_processes}
-            options: dict[str, Any] = {**kept, **arguments}
+                given = self.given_seed, self.given_threads
+                arguments = {**arguments_for_another(self.pipeline, *given), **arguments}
+            options: dict[str, Any] = {
+                **{"mode": self.mode, "device": self._device, "cluster": self.cluster, "cache": self._cache},
+                **{"num_workers": self.num_workers, "name": None if self._name is None else self._name.name},
+                **{"placement": self._placing.wanted, "num_processes": self.num_processes, **arguments},
+            }
             other = DALIServer(pipeline, **options)  # checks the arguments
             check_replacement(self.endpoint, other.endpoint)
             if self._copied and not (self.placement == other.placement == "server"):

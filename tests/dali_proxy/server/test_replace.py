@@ -216,3 +216,34 @@ def test_parameters_that_the_function_does_not_use_stay_inputs() -> None:
             server.replace(function)
             (result,) = dali_proxy.DataLoader(server, Pairs(server.proxy), batch_size=1)
             assert result.unique().tolist() == [expected]
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_replaced_pipeline_has_as_many_threads_as_a_new_server(function: bool) -> None:
+    @pipeline_def(device_id=None, batch_size=4)
+    def doubled() -> Any:
+        return fn.external_source(name="x") * 2.0
+
+    def made(**arguments: Any) -> tuple[Any, dict[str, Any]]:
+        return (noise, arguments) if function else (doubled(**arguments), {})
+
+    cores = dali_proxy.DALIServer(made()[0], num_workers="auto").pipeline.num_threads
+    with dali_proxy.DALIServer(made()[0], num_workers="auto") as server:
+        for given, expected in ((None, cores), (cores + 1, cores + 1), (None, cores + 1 if function else cores)):
+            pipeline, arguments = made(**{} if given is None else {"num_threads": given})
+            server.replace(pipeline, **arguments)
+            assert server.stats().threads == expected
+            assert server._chooses_threads == (expected == cores)
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_processes_divide_the_threads_of_a_replaced_pipeline(function: bool) -> None:
+    @pipeline_def(device_id=None, batch_size=4, num_threads=4)
+    def doubled() -> Any:
+        return fn.external_source(name="x") * 2.0
+
+    options: Any = {"num_threads": 4} if function else {}
+    with dali_proxy.DALIServer(noise if function else doubled(), num_processes=2, **options) as server:
+        for _ in range(2):
+            server.replace(larger_noise if function else doubled())
+            assert server.pipeline.num_threads == 2

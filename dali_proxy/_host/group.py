@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from dali_proxy._common.folders import make_folder
@@ -14,6 +14,7 @@ from dali_proxy._host.process import ProcessHost, open_process
 from dali_proxy._transport.endpoint import path_of_process
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.pipeline._ipc.channel import Channel
+from dali_proxy.pipeline._ipc.errors import IPCError
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 
 
@@ -74,10 +75,13 @@ class HostGroup:
         return ""
 
     def stop(self, reason: str) -> None:
-        """Stop all processes."""
+        """Stop all processes, at the same time: else a worker that lost one would count as dead, and be replaced."""
         with ExitStack() as steps:
             for host in self.hosts:
                 steps.callback(host.stop, reason)
+            for host in self.hosts:
+                with suppress(IPCError):  # it has ended already
+                    host.ask_to_stop()
 
 
 def _end(opened: tuple[subprocess.Popen[bytes], Channel]) -> None:

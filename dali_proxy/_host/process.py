@@ -70,7 +70,7 @@ class ProcessHost:
         with deferred_signals:
             self._process, self._control = opened or open_process(os.path.dirname(options.path), options.hides_gpus)
         self.pid = self._process.pid
-        self._failure = ""
+        self._failure, self._asked = "", False
         try:
             self._start(pipeline, options, start_timeout)
         except BaseException:
@@ -100,11 +100,21 @@ class ProcessHost:
                 return ""
         return f"its process (pid {self.pid}) {self._reason() or describe_exit(code)}"
 
+    def ask_to_stop(self) -> None:
+        """Ask the host to stop, unless this was called before. `stop` waits for its end.
+
+        Raises:
+            IPCError: it has ended already.
+        """
+        if not self._asked:
+            self._asked = True
+            self._control.send(Stop(), timeout=_LOOK)
+
     def stop(self, reason: str) -> None:
         """Stop the host in an orderly way; kill it if that takes too long, or if it is stopped by a signal."""
         try:
             begin = time.monotonic()
-            self._control.send(Stop(), timeout=_LOOK)
+            self.ask_to_stop()
             while not self._ends_within(_LOOK) and time.monotonic() - begin < _STOP_PATIENCE:
                 if is_stopped(self.pid) or self._reason():
                     break

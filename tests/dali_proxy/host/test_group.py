@@ -369,6 +369,23 @@ def test_process_that_cannot_start_leaves_none_behind(monkeypatch: pytest.Monkey
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
+def test_processes_stop_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Recorded(ProcessHost):
+        def ask_to_stop(self) -> None:
+            super().ask_to_stop()
+            asked.append(self.pid)
+
+        def stop(self, reason: str) -> None:
+            assert set(asked) == set(pids), "a process whose batches don't end would keep the others running"
+            super().stop(reason)
+
+    monkeypatch.setattr("dali_proxy._host.group.ProcessHost", Recorded)
+    with DALIServer(affine(), num_processes=3) as server:
+        pids = processes_of(server)
+
+
 def test_replaced_pipeline_keeps_the_processes() -> None:
     with DALIServer(noisy(), num_processes=2) as server:
         loader = loader_of(server)

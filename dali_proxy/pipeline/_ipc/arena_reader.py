@@ -88,6 +88,23 @@ class ArenaReader:
         if self._segments.pop(segment_id, None) is None:
             raise ProtocolError(f"segment {segment_id} is not attached")
 
+    def view(self, segment_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return an array over a segment.
+
+        Raises:
+            ProtocolError: the array isn't inside the segment, or isn't aligned.
+        """
+        dtype = np.dtype(dtype)
+        if segment_id not in self._segments:
+            raise ProtocolError(f"segment {segment_id} is not attached")
+        segment = self._segments[segment_id].array
+        nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
+        misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
+        if misplaced or not is_numpy_shape(shape):
+            raise ProtocolError(f"{nbytes} bytes at offset {offset} aren't inside a segment of {segment.nbytes} bytes")
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=segment, offset=offset)
+        return array
+
     def batch(self, table: npt.NDArray[np.int64], dtype: npt.DTypeLike) -> TensorListCPU:
         """Return a batch of many samples of one dtype, and check all of them at once.
 

@@ -64,6 +64,10 @@ def test_combinations(a, b, c):
 @pytest.mark.parametrize("name", thorough_except("abcd", "b", "d"))
 def test_except(name):
     print(f"letter {name}")
+
+@pytest.mark.parametrize(("a", "b"), thorough_except([(1, 2), (3, 4)], (3, 4)))
+def test_except_pair(a, b):
+    print(f"letter {a}{b}")
 """
 
 
@@ -108,8 +112,8 @@ def test_gpu_tests_run_only_on_request(tmp_path: Path, arguments: tuple[str, ...
 @pytest.mark.parametrize(
     ("marks", "expected"),
     [
-        ("not gpu and not thorough", ["0 0 0", "0 3 4", "1 0 0", "2 0 0", "b", "d"]),
-        ("thorough and not gpu", ["1 3 4", "2 3 4", "a", "c"]),
+        ("not gpu and not thorough", ["0 0 0", "0 3 4", "1 0 0", "2 0 0", "34", "b", "d"]),
+        ("thorough and not gpu", ["1 3 4", "12", "2 3 4", "a", "c"]),
     ],
 )
 def test_thorough_tests_repeat_with_other_values(tmp_path: Path, marks: str, expected: list[str]) -> None:

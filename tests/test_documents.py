@@ -97,6 +97,7 @@ warn_return_any = false
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)  # without a cache, mypy reads torch
 def test_first_pages_and_transforms_have_types(tmp_path: Path) -> None:
     """Mypy accepts the code of the first pages that users read, and knows the transforms.

@@ -11,10 +11,19 @@ __all__ = ["mark_combinations", "thorough_except"]
 
 
 def thorough_except(values: Iterable[Any], *representatives: Any) -> list[Any]:
-    """Return the values of a parameter. All but the representatives have the marker `thorough`."""
+    """Return the values of a parameter. All but the representatives have the marker `thorough`.
+
+    The values of several parameters are tuples.
+    """
     found = list(values)
     assert all(each in found for each in representatives)
-    return [each if each in representatives else pytest.param(each, marks=pytest.mark.thorough) for each in found]
+    return [
+        each if each in representatives else _thorough(*each if isinstance(each, tuple) else (each,)) for each in found
+    ]
+
+
+def _thorough(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 def mark_combinations(items: Iterable[pytest.Item]) -> None:

@@ -61,6 +61,7 @@ def measure(folder: Path, patch: pytest.MonkeyPatch, *counts: str) -> list[dict[
     return results
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_measurement_of_two_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -192,6 +192,7 @@ def test_rates_by_size_are_measured_when_memory_has_been_used_before(
     assert waited == [84, 10, 10]
 
 
+@pytest.mark.thorough
 def test_training_continues_after_a_loader_that_ends_its_process(session: Session) -> None:
     rivals = [Vanishing(), Ours("ours, process")]
     shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], seconds=0.1, network="tiny"))

@@ -64,6 +64,7 @@ def test_demo_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys:
     assert str(picture) in said
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.usefixtures("bundled", "one_thread")
 def test_demo_draws_its_images_without_scikit_image(

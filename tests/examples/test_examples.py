@@ -21,6 +21,7 @@ import dali_proxy
 from tests.clips import needs_nvdec
 from tests.environment import ROOT, with_project
 from tests.preloaded import run_in_turn, run_python
+from tests.thorough import thorough_except
 
 EXAMPLES = ROOT / "examples"
 
@@ -191,6 +192,7 @@ def test_distributed_training_resumes_with_another_number_of_ranks(jpeg_folder: 
     assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said  # each image once
 
 
+@pytest.mark.thorough
 def test_packed_batches_train_on_two_ranks() -> None:
     said = run_ranks(2, "--epochs", "2", "--samples", "64", "--num-workers", "1", name="vision_language")
     before, after = losses(said)
@@ -204,6 +206,7 @@ def test_invalid_number_is_an_error_of_one_line() -> None:
     assert ended.stderr.endswith("error: argument --epochs: '0' isn't an integer of 1 or more\n")
 
 
+@pytest.mark.thorough
 def test_seed_gives_the_same_losses_with_fewer_workers_and_threads(
     run_once: Callable[[str], tuple[str, Path]],
 ) -> None:
@@ -241,7 +244,7 @@ def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
     assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said
 
 
-@pytest.mark.parametrize("name", ["detection", "ssd"])
+@pytest.mark.parametrize("name", thorough_except(["detection", "ssd"], "detection"))
 def test_annotations_of_the_user(name: str, dali_extra: Path | None, tmp_path: Path) -> None:
     if dali_extra is None:
         pytest.skip("needs DALI_extra")

@@ -22,6 +22,7 @@ from dali_proxy._loader.numbered_datasets import WorkerInit
 from dali_proxy._loader.own_worker import OwnWorker, ends_process, mark_signal_exits
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, keep_apart, sample
 from tests.environment import with_project
+from tests.thorough import thorough_except
 from tests.waiting import soon
 
 BAD = 5
@@ -338,7 +339,7 @@ sys.modules["kept until the end"] = loader
 """
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("compiled", thorough_except([True, False], True))
 def test_workers_end_for_any_handler_of_sigterm_of_the_program(compiled: bool) -> None:
     """Like torch's handler: Lightning, for example, sets a handler that only records the signal."""
     command = [sys.executable, "-c", KEEPS_RUNNING_AT_SIGTERM]

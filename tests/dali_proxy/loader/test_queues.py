@@ -28,6 +28,7 @@ import pipeline
 from dali_proxy._loader.queues import _AT_ONCE, DirectQueue, with_direct_queues
 from pipeline import fn
 from tests.environment import with_project
+from tests.thorough import thorough_except
 from tests.waiting import PATIENCE_S
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -48,7 +49,7 @@ def _double(taken: Any, given: Any) -> None:
         given.put(item * 2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", thorough_except(METHODS, "fork", "spawn"))
 def test_messages_between_processes(method: str) -> None:
     context = with_direct_queues(multiprocessing.get_context(method))
     there, back = context.Queue(), context.Queue()

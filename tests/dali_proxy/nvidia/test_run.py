@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.environment import with_project
+from tests.thorough import thorough_except
 
 WORDS = """
 import sys
@@ -149,7 +150,11 @@ def test_workers_that_are_spawned_import_the_script_again(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("how", [["scripts/processes.py"], ["-m", "scripts.processes"]], ids=["script", "module"])
+@pytest.mark.parametrize(
+    "how",
+    thorough_except([["scripts/processes.py"], ["-m", "scripts.processes"]], ["scripts/processes.py"]),
+    ids=["script", "module"],
+)
 def test_processes_of_a_script_run_its_pipelines_on_the_cpu(scripts: Path, tmp_path: Path, how: list[str]) -> None:
     """The script has arguments, a main guard and a module named `pipeline`, and its children import it again."""
     (scripts / "processes.py").write_text(PROCESSES)

@@ -14,6 +14,7 @@ from dali_proxy import DALIServer, LastBatchPolicy
 from dali_proxy.distributed import set_ranks
 from tests.dali_proxy.indexed import noisy
 from tests.dali_proxy.pool.ranks import BATCH, SAMPLES, Batches, epochs, run_member, run_rank, run_rank_on_gpu
+from tests.thorough import thorough_except
 
 Outcome = Callable[[int], list[dict[str, Any]]]
 
@@ -60,7 +61,7 @@ def run_ranks(
     return found
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=thorough_except([2, 4], 2))
 def world(request: pytest.FixtureRequest) -> int:
     """Number of ranks."""
     return int(request.param)

@@ -24,6 +24,7 @@ from torch.utils.data import Dataset
 from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
 from dali_proxy._monitor.servers import Servers
 from pipeline import fn, pipeline_def
+from tests.thorough import thorough_except
 from tests.waiting import PATIENCE_S
 
 SECONDS = 1.0  # of a loop and its measurement
@@ -189,7 +190,10 @@ def sleepy(image: Any) -> Any:
     return image
 
 
-@pytest.mark.parametrize(("parallel", "remedy"), [(False, "pass parallel=True"), (None, "raise py_num_workers")])
+@pytest.mark.parametrize(
+    ("parallel", "remedy"),
+    thorough_except([(False, "pass parallel=True"), (None, "raise py_num_workers")], (False, "pass parallel=True")),
+)
 def test_slow_python_function_is_named(parallel: bool | None, remedy: str) -> None:
     @pipeline_def(num_threads=2, device_id=None, batch_size=4)
     def slow() -> Any:
@@ -231,7 +235,9 @@ def burn(parent: int) -> None:
         hashlib.pbkdf2_hmac("sha256", b"burn", b"salt", 100_000)
 
 
-@pytest.mark.parametrize(("pipe", "dataset"), [(cheap, SlowCode), (expensive, Images)])
+@pytest.mark.parametrize(
+    ("pipe", "dataset"), thorough_except([(cheap, SlowCode), (expensive, Images)], (cheap, SlowCode))
+)
 def test_machine_that_other_programs_overload(pipe: Any, dataset: type[Images]) -> None:
     with DALIServer(pipe()) as server:
         count = 2 * server.stats().cores

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.pipeline.external_source.sources import Counting, Restarting, batch, numbered, run, two_batches, values
+from tests.thorough import thorough_except
 
 pytestmark = pytest.mark.parity
 
@@ -292,7 +293,7 @@ def parallel_script(library: Library, workers: int, depth: int) -> Any:
     return made, run(pipe, 3)
 
 
-@pytest.mark.parametrize(("workers", "depth"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("workers", "depth"), thorough_except([(1, 1), (2, 3)], (2, 3)))
 def test_parallel_sources(workers: int, depth: int) -> None:
     results = []
     for name in LIBRARIES:  # in a separate process: DALI forks, and this one has threads

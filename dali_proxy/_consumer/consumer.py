@@ -297,20 +297,16 @@ class ConsumerClient:
             measured: whether `self.computed` is needed, until the next call.
         """
         self.computed, self._measured = None, variant if measured else None
-        if variant in self.refused:
-            return
-        with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
-            self._channel.post(Place(variant, measured))
+        if variant not in self.refused:
+            self._notify(Place(variant, measured))
 
     def resize_pool(self, count: int) -> None:
         """Let the server change the number of its dataset workers. `self.dataset_workers` shows when it has."""
-        with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
-            self._channel.post(DatasetWorkers(count))
+        self._notify(DatasetWorkers(count))
 
     def resize_threads(self, count: int) -> None:
         """Let the server change the number of the pipeline's threads."""
-        with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
-            self._channel.post(PipelineThreads(count))
+        self._notify(PipelineThreads(count))
 
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
@@ -337,10 +333,14 @@ class ConsumerClient:
 
     def report_loops(self, report: LoopReport) -> None:
         """Send the counters of this process's loops to the server, for monitors. Finalizers may call this."""
-        if not self._channel.is_safe():
-            return
-        with deferred_signals, self._channel.guard, suppress(IPCError):  # the next request raises that
-            self._channel.post(report)
+        if self._channel.is_safe():
+            with deferred_signals:
+                self._notify(report)
+
+    def _notify(self, message: Any) -> None:
+        """Send a message that has no answer. If the server is gone, the next request raises that."""
+        with self._channel.guard, suppress(IPCError):
+            self._channel.post(message)
 
     def trace(self, trace: Trace | None) -> None:
         """Record the device stages in a trace from now on; None to stop."""

@@ -40,6 +40,14 @@ BORDERS = {
     "pad": Border.CONSTANT,
     "fill": Border.CONSTANT,
 }
+#: Borders by OpenCV's names for them.
+OPENCV_BORDERS = {
+    "constant": Border.CONSTANT,
+    "replicate": Border.CLAMP,
+    "reflect": Border.REFLECT_1001,
+    "reflect_101": Border.REFLECT_101,
+    "wrap": Border.WRAP,
+}
 #: OpenCV's numbers of borders.
 CV2_BORDERS = {
     Border.REFLECT_101: cv2.BORDER_REFLECT_101,

@@ -17,14 +17,14 @@ from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator
-from dali_proxy.pipeline._operator_api.output_dtype import check_samples
+from dali_proxy.pipeline._operator_api.output_dtype import check_samples, own_or_float
 from dali_proxy.pipeline._operator_api.output_specs import describe, known_extents
 from dali_proxy.pipeline._operator_api.upload import upload
 from dali_proxy.pipeline._operators.geometry.resize_launches import frames
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
-from dali_proxy.pipeline.types import FLOAT, FLOAT16, INT8, INT16, UINT8, UINT16, to_numpy_type
+from dali_proxy.pipeline.types import FLOAT, FLOAT16, INT8, INT16, UINT8, UINT16
 
 _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _DTYPES = (UINT8, INT8, UINT16, INT16, FLOAT16, FLOAT)
@@ -172,12 +172,7 @@ def _unfit(windows: Sequence[int], shape: Sequence[int]) -> ArgumentValueError:
 
 def _dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
     check_samples(source, _DTYPES)
-    dtype = node.argument("dtype")
-    if dtype is None:
-        return source
-    if dtype != FLOAT and to_numpy_type(dtype) != source:
-        raise ArgumentValueError(f"argument 'dtype' must be FLOAT or the input's dtype, {source}, not {dtype!r}")
-    return to_numpy_type(dtype)
+    return own_or_float(node, source)
 
 
 @implements(FILTER, "cpu")

@@ -10,7 +10,7 @@ import numpy as np
 
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, OperatorSchema, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
-from dali_proxy.pipeline._imaging.filter2d import CV2_BORDERS, Border
+from dali_proxy.pipeline._imaging.filter2d import CV2_BORDERS, OPENCV_BORDERS
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.image_axes import IMAGE_LAYOUTS, ImageAxes
@@ -24,13 +24,6 @@ from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import FLOAT, FLOAT64, INT16, UINT8, UINT16
 
 _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
-_BORDERS = {
-    "constant": Border.CONSTANT,
-    "replicate": Border.CLAMP,
-    "reflect": Border.REFLECT_1001,
-    "reflect_101": Border.REFLECT_101,
-    "wrap": Border.WRAP,
-}
 
 
 def _declare(name: str, extreme: str) -> OperatorSchema:
@@ -54,7 +47,7 @@ def _declare(name: str, extreme: str) -> OperatorSchema:
                 'pixel, "reflect" mirrors the image including it, "reflect_101" without it, and "wrap" continues '
                 "at the other side.",
                 "constant",
-                choices=tuple(_BORDERS),
+                choices=tuple(OPENCV_BORDERS),
             ),
             Argument("iterations", Kind.INT, "How often to repeat the operation.", 1),
         ),
@@ -120,7 +113,7 @@ class MorphologyCpu(SampleOperator[_Rectangles]):
         width, height = state.sizes[sample].tolist()
         column, row = state.anchors[sample].tolist()
         window = np.ones((height, width), np.uint8)
-        border = CV2_BORDERS[_BORDERS[self.node.argument("border_mode")]]
+        border = CV2_BORDERS[OPENCV_BORDERS[self.node.argument("border_mode")]]
         apply = cv2.dilate if self.node.operator == DILATE.name else cv2.erode
         for image, target in state.axes.images(data, out):
             image = np.ascontiguousarray(image)
@@ -149,6 +142,6 @@ class MorphologyGpu(PixelOperator):
         check_samples(pixels.dtype, _DTYPES)
         rectangles, times = _Rectangles.from_batch(self.node, batch, layout), self.node.argument("iterations")
         sizes, anchors = (rectangles.sizes - 1) * times + 1, rectangles.anchors * times
-        border = _BORDERS[self.node.argument("border_mode")]
+        border = OPENCV_BORDERS[self.node.argument("border_mode")]
         largest = self.node.operator == DILATE.name
         return pixels.named(layout).extreme(sizes[:, ::-1], anchors[:, ::-1], border, largest)

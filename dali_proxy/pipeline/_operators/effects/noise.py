@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,7 +134,10 @@ class _State:
         return convert(values if dtype.kind == "f" else np.trunc(values), dtype)
 
 
-class _NoiseCpu(SampleOperator[_State]):
+@implements(GAUSSIAN, "cpu")
+@implements(SHOT, "cpu")
+@implements(SALT_AND_PEPPER, "cpu")
+class NoiseCpu(SampleOperator[_State]):
     """Draws the noise of each sample with a separate generator."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
@@ -150,39 +152,13 @@ class _NoiseCpu(SampleOperator[_State]):
         if out is None:
             out = np.empty(data.shape, data.dtype)
         generator = philox(np.array([state.seeds[sample], 0], np.uint64))
-        return self.draw(state, sample, data, generator, out)
-
-    @abstractmethod
-    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
-        """Write a sample with noise to `out`."""
-
-
-@implements(GAUSSIAN, "cpu")
-class GaussianNoiseCpu(_NoiseCpu):
-    """Adds normally distributed numbers."""
-
-    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
-        return gaussian_noise(data, generator, float(state.first[sample]), float(state.second[sample]), out)
-
-
-@implements(SHOT, "cpu")
-class ShotNoiseCpu(_NoiseCpu):
-    """Draws from Poisson distributions."""
-
-    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
-        return shot_noise(data, generator, float(state.first[sample]), out)
-
-
-@implements(SALT_AND_PEPPER, "cpu")
-class SaltAndPepperCpu(_NoiseCpu):
-    """One uniform number decides between salt, pepper and neither."""
-
-    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
+        first, second = float(state.first[sample]), float(state.second[sample])
+        if self.node.operator == GAUSSIAN.name:
+            return gaussian_noise(data, generator, first, second, out)
+        if self.node.operator == SHOT.name:
+            return shot_noise(data, generator, first, out)
         salt, pepper = state.salt_of(data.dtype)[sample], state.pepper_of(data.dtype)[sample]
-        return salt_and_pepper(
-            data, generator, float(state.second[sample]), float(state.first[sample]), salt, pepper, out,
-            state.axis(data.ndim),
-        )  # fmt: skip
+        return salt_and_pepper(data, generator, second, first, salt, pepper, out, state.axis(data.ndim))
 
 
 _KINDS = {GAUSSIAN.name: Noise.GAUSSIAN, SHOT.name: Noise.SHOT, SALT_AND_PEPPER.name: Noise.SALT_AND_PEPPER}

@@ -12,7 +12,7 @@ import numpy as np
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
-from dali_proxy.pipeline._imaging.filter2d import CV2_BORDERS, Border
+from dali_proxy.pipeline._imaging.filter2d import CV2_BORDERS, OPENCV_BORDERS
 from dali_proxy.pipeline._kernels.expression import PixelExpression
 from dali_proxy.pipeline._kernels.point_maps import perspective
 from dali_proxy.pipeline._operator_api.arguments import map_once
@@ -34,13 +34,6 @@ _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
 _MOST_CHANNELS = 4
 #: Dtypes that OpenCV interpolates linearly at exact positions; for others, and two channels, it rounds to 1 / 32 pixel.
 _EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
-_BORDERS = {
-    "constant": Border.CONSTANT,
-    "replicate": Border.CLAMP,
-    "reflect": Border.REFLECT_1001,
-    "reflect_101": Border.REFLECT_101,
-    "wrap": Border.WRAP,
-}
 _FILTERS = {INTERP_NN: cv2.INTER_NEAREST, INTERP_LINEAR: cv2.INTER_LINEAR, INTERP_CUBIC: cv2.INTER_CUBIC}
 _TAPS = {INTERP_NN: 1, INTERP_LINEAR: 2, INTERP_CUBIC: 4}
 
@@ -83,7 +76,7 @@ The output at (x, y) is the input at (u / w, v / w), where (u, v, w) is the prod
             'mirrors the image including the border pixel, "reflect_101" without it, and "wrap" continues at the '
             "other side.",
             "constant",
-            choices=tuple(_BORDERS),
+            choices=tuple(OPENCV_BORDERS),
         ),
         Argument("fill_value", Kind.FLOATS, "Values of a constant border: one, or one per channel; 0 by default.", ()),
     ),
@@ -220,7 +213,7 @@ class WarpPerspectiveCpu(SampleOperator[_CpuState]):
         if len(inputs) == 1 and all(len(row) == 9 for row in warps.matrices):
             matrices = _to_input(warps.matrices, self.node)
         flags = _FILTERS[self.node.argument("interp_type")] | cv2.WARP_INVERSE_MAP
-        state = _CpuState(warps, matrices, flags, CV2_BORDERS[_BORDERS[self.node.argument("border_mode")]])
+        state = _CpuState(warps, matrices, flags, CV2_BORDERS[OPENCV_BORDERS[self.node.argument("border_mode")]])
         return state, [describe(layout, warps.extents(known), inputs[0].dtype)]
 
     def run(self, state: _CpuState, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -334,6 +327,6 @@ class WarpPerspectiveGpu(PixelOperator):
             sizes,
             pixels.dtype,
             taps=taps,
-            border=_BORDERS[self.node.argument("border_mode")],
+            border=OPENCV_BORDERS[self.node.argument("border_mode")],
             fill=_fill(self.node, pixels.channels, pixels.dtype),
         )

@@ -13,7 +13,7 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, WINDOW_DRAWS, RandomWindows
 from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, resizes
-from dali_proxy.pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
+from dali_proxy.pipeline._operators.geometry.resize_arguments import Geometry, Resized, ResizedBatch, solve_each
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 
 RANDOM_RESIZED_CROP = declare_operator(
@@ -35,7 +35,7 @@ same window.""",
 
 
 @resizes(RANDOM_RESIZED_CROP)
-class RandomWindowGeometry:
+class RandomWindowGeometry(Geometry):
     """Random regions, resized to one size (height, width)."""
 
     drawn: ClassVar[bool] = True
@@ -46,7 +46,6 @@ class RandomWindowGeometry:
 
     @classmethod
     def from_batch(cls, node: GraphNode, batch: Batch, axes: str) -> RandomWindowGeometry:
-        """Draw the regions of a batch."""
         if axes != "HW":
             raise ArgumentValueError(
                 "random windows of volumes aren't supported: the layout must have H and W, but no D"
@@ -58,15 +57,9 @@ class RandomWindowGeometry:
 
     @property
     def fixed_size(self) -> tuple[int, ...]:
-        """The size of all outputs."""
         return self._size
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
-        """Return size and region of a sample, given the extents of its spatial axes.
-
-        Raises:
-            PipelineError: The sample is empty.
-        """
         if 0 in extents:
             raise PipelineError(f"can't resize an empty image of {' x '.join(map(str, extents))}")
         y, x, height, width = self._windows.choose(sample, extents[0], extents[1])
@@ -74,11 +67,6 @@ class RandomWindowGeometry:
         return Resized(self._size, (float(y), float(x)), (float(y + height), float(x + width)), whole)
 
     def solve_all(self, extents: Int64s) -> ResizedBatch:
-        """Return sizes and regions of all samples, given (N, 2) extents.
-
-        Raises:
-            OperatorError: Samples are empty; the error lists them.
-        """
         if not extents.all():
             return solve_each(self.solve, extents)
         windows = self._windows.choose_all(extents[:, 0], extents[:, 1])

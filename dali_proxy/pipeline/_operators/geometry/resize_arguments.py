@@ -119,7 +119,11 @@ class Geometry(Protocol):
         """The size of all outputs, or None if it depends on the inputs."""
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
-        """Return size and region of a sample, given the extents of its spatial axes."""
+        """Return size and region of a sample, given the extents of its spatial axes.
+
+        Raises:
+            PipelineError: the sample can't be resized: it is empty, for example.
+        """
 
     def solve_all(self, extents: Int64s) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them.
@@ -139,7 +143,7 @@ def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: Int64s) 
     return ResizedBatch(np.array(size, np.int64), np.array(low, np.float64), np.array(high, np.float64))
 
 
-class ResizeGeometry:
+class ResizeGeometry(Geometry):
     """Sizes and regions of a batch along the axes "HW" or "DHW", by the arguments of `RESIZE_ARGUMENTS`.
 
     As in DALI, arguments are float32. This precision matters when a size like 0.9 * 45 is rounded.
@@ -178,23 +182,16 @@ class ResizeGeometry:
 
     @classmethod
     def from_batch(cls, node: GraphNode, batch: Batch, axes: str) -> ResizeGeometry:
-        """Return the geometry of a batch."""
         return cls(batch.arguments(node), batch.size, axes)
 
     @cached_property
     def fixed_size(self) -> tuple[int, ...] | None:
-        """The size of all outputs, or None if it depends on the inputs."""
         first = self._sizes[0]
         if self._mode not in ("default", "stretch") or 0 in first or any(size != first for size in self._sizes):
             return None
         return tuple(map(_to_pixels, self._limited([abs(size) for size in first])))
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
-        """Return size and region of a sample, given the extents of its spatial axes.
-
-        Raises:
-            PipelineError: The sample is empty.
-        """
         if 0 in extents:
             raise PipelineError(f"can't resize an empty image of {' x '.join(map(str, extents))}")
         plain = self._plain[sample]
@@ -227,11 +224,6 @@ class ResizeGeometry:
         return Resized(size, tuple(low), tuple(high), whole)
 
     def solve_all(self, extents: Int64s) -> ResizedBatch:
-        """Return sizes and regions of all samples, given (N, axes) extents.
-
-        Raises:
-            OperatorError: Samples are empty; the error lists them.
-        """
         solved = self._solve_together(extents) if extents.all() else None
         return solve_each(partial(ResizeGeometry.solve, self), extents) if solved is None else solved
 

@@ -92,7 +92,6 @@ class CroppedGeometry(ResizeGeometry):
         return Resized(tuple(size), tuple(low), tuple(high), unchanged)
 
     def solve_all(self, extents: Int64s) -> ResizedBatch:
-        """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them."""
         return _mirrored(self.cropped(extents), np.array(self._mirror), self._axes)
 
     def cropped(self, extents: Int64s) -> ResizedBatch:

@@ -14,7 +14,7 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging.patches import smart_sizes
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.geometry.resize import FILTER_ARGUMENTS, resizes
-from dali_proxy.pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
+from dali_proxy.pipeline._operators.geometry.resize_arguments import Geometry, Resized, ResizedBatch, solve_each
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 
 _MODES = ("nearest", "largest")
@@ -49,7 +49,7 @@ models (mode "nearest") and of SigLIP 2 NaFlex (mode "largest"). DALI has no suc
 
 @resizes(SMART_RESIZE)
 @dataclass(frozen=True)
-class SmartGeometry:
+class SmartGeometry(Geometry):
     """Sizes that are multiples of a factor, of whole images.
 
     Attributes:
@@ -68,7 +68,6 @@ class SmartGeometry:
 
     @classmethod
     def from_batch(cls, node: GraphNode, batch: Batch, axes: str) -> SmartGeometry:
-        """Return the geometry of a batch."""
         if axes != "HW":
             raise ArgumentValueError("volumes can't be divided into patches: the layout must have H and W, but no D")
         arguments, factor = batch.arguments(node), node.argument("factor")
@@ -85,15 +84,9 @@ class SmartGeometry:
 
     @property
     def fixed_size(self) -> tuple[int, ...] | None:
-        """None: the sizes depend on the inputs."""
         return None
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
-        """Return size and region of a sample, given its height and width.
-
-        Raises:
-            PipelineError: the sample is empty, or much longer than wide.
-        """
         limits = self.least[sample], self.most[sample]
         try:
             (size,) = smart_sizes(np.array([extents]), self.factor, *limits, largest=self.largest).tolist()
@@ -106,11 +99,6 @@ class SmartGeometry:
         return Resized(tuple(size), (0.0, 0.0), (float(extents[0]), float(extents[1])), True)
 
     def solve_all(self, extents: Int64s) -> ResizedBatch:
-        """Return sizes and regions of all samples, given (N, 2) extents.
-
-        Raises:
-            OperatorError: samples can't be resized; the error lists them.
-        """
         try:
             sizes = smart_sizes(extents, self.factor, self.least, self.most, largest=self.largest)
         except ValueError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from dali_proxy.pipeline._dynamic.calling import subscript
 from dali_proxy.pipeline._torchvision import color, geometry
 from dali_proxy.pipeline._torchvision.arguments import (
     InterpolationMode,
+    Parser,
     is_sequence,
     optional,
     padding,
@@ -23,7 +27,7 @@ from dali_proxy.pipeline._torchvision.arguments import (
     value_range,
 )
 from dali_proxy.pipeline._torchvision.control import chance, integers, switch, uniform
-from dali_proxy.pipeline._torchvision.declaration import transform
+from dali_proxy.pipeline._torchvision.declaration import Transform, transform
 from dali_proxy.pipeline._torchvision.geometry import window
 from dali_proxy.pipeline._torchvision.images import Image, ops, vector
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError
@@ -339,73 +343,28 @@ def random_erasing(
     return image.rounded(mixed) if image.is_integer else image.replaced(mixed)
 
 
-@transform()
-def random_invert(image: Image, p: float = 0.5) -> Image:
-    """Invert images, with a probability.
+def _randomly(name: str, function: Callable[..., Image], **parsers: Parser) -> type[Transform]:
+    """Return the transform that calls a function of images with a probability: its last argument `p`."""
+    given = inspect.signature(function)
+    probability = inspect.Parameter("p", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=0.5, annotation="float")
+    own = [each for each in given.parameters.values() if each.name != "device"]
 
-    Args:
-        image: images.
-        p: probability.
-    """
-    return _sometimes(image, p, color.invert)
+    def change(image: Image, p: float, **arguments: Any) -> Image:
+        return _sometimes(image, p, partial(function, **arguments))
 
-
-@transform()
-def random_posterize(image: Image, bits: int, p: float = 0.5) -> Image:
-    """Keep the highest bits of the values of uint8 images, with a probability.
-
-    Args:
-        image: images.
-        bits: number of bits, from 0 to 8.
-        p: probability.
-    """
-    return _sometimes(image, p, lambda image: color.posterize(image, bits))
+    first, *rest = (inspect.getdoc(function) or "").split("\n")
+    lines = [first.replace(".", ", with a probability.", 1), *(rest or ["", "Args:"]), "    p: probability.", ""]
+    change.__doc__ = indent("\n".join(lines), "    ")
+    change.__signature__ = given.replace(parameters=[*own, probability])  # type: ignore[attr-defined]
+    return transform(name, **parsers)(change)
 
 
-@transform()
-def random_solarize(image: Image, threshold: float, p: float = 0.5) -> Image:
-    """Invert the values of pixels that reach a threshold, with a probability.
-
-    Args:
-        image: images.
-        threshold: the threshold.
-        p: probability.
-    """
-    return _sometimes(image, p, lambda image: color.solarize(image, threshold))
-
-
-@transform(sharpness_factor=color.factor)
-def random_adjust_sharpness(image: Image, sharpness_factor: float, p: float = 0.5) -> Image:
-    """Change the sharpness of images, with a probability.
-
-    Args:
-        image: images.
-        sharpness_factor: 0 for smoothed images, 1 for the images, 2 for sharper ones.
-        p: probability.
-    """
-    return _sometimes(image, p, lambda image: color.adjust_sharpness(image, sharpness_factor))
-
-
-@transform()
-def random_autocontrast(image: Image, p: float = 0.5) -> Image:
-    """Stretch the values of each channel to the whole range, with a probability.
-
-    Args:
-        image: images.
-        p: probability.
-    """
-    return _sometimes(image, p, color.autocontrast)
-
-
-@transform()
-def random_equalize(image: Image, p: float = 0.5) -> Image:
-    """Equalize the histograms of uint8 images, with a probability.
-
-    Args:
-        image: images.
-        p: probability.
-    """
-    return _sometimes(image, p, color.equalize)
+RandomInvert = _randomly("RandomInvert", color.invert)
+RandomPosterize = _randomly("RandomPosterize", color.posterize)
+RandomSolarize = _randomly("RandomSolarize", color.solarize)
+RandomAdjustSharpness = _randomly("RandomAdjustSharpness", color.adjust_sharpness, sharpness_factor=color.factor)
+RandomAutocontrast = _randomly("RandomAutocontrast", color.autocontrast)
+RandomEqualize = _randomly("RandomEqualize", color.equalize)
 
 
 @transform()
@@ -458,11 +417,7 @@ def _permuted(image: Image, order: Any) -> Image:
 
 @transform()
 def random_channel_permutation(image: Image) -> Image:
-    """Put the channels of images in a random order.
-
-    Args:
-        image: images.
-    """
+    """Put the channels of images in a random order."""
     return _permuted(image, _permutation(image))
 
 

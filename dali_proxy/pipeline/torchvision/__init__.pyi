@@ -198,7 +198,7 @@ class RandAugment(Transform):
     ) -> None: ...
 
 class RandomAdjustSharpness(Transform):
-    """Change the sharpness of images, with a probability.
+    """Blend images with smoothed versions, with a probability. Border pixels stay unchanged.
 
     Args:
         sharpness_factor: 0 for smoothed images, 1 for the images, 2 for sharper ones.
@@ -251,7 +251,7 @@ class RandomCrop(Transform):
     ) -> None: ...
 
 class RandomEqualize(Transform):
-    """Equalize the histograms of uint8 images, with a probability.
+    """Equalize the histogram of each channel of uint8 images, with a probability.
 
     Args:
         p: probability.
@@ -290,7 +290,7 @@ class RandomHorizontalFlip(Transform):
     def __init__(self, p: float = 0.5, device: Any = 'cpu') -> None: ...
 
 class RandomInvert(Transform):
-    """Invert images, with a probability.
+    """Invert the values of images, with a probability.
 
     Args:
         p: probability.

@@ -13,10 +13,6 @@ from dali_proxy.pipeline._ranks import Ranks, current_ranks
 class Shares:
     """Division of a number of cores between the workers of a loader, the threads of a pipeline, and training loops.
 
-    Attributes:
-        core_budget: number of cores.
-        loops: number of training loops.
-
     Example:
         >>> rank, machine = Shares(16), Shares(128, loops=8)
         >>> (rank.num_workers, rank.num_threads), (machine.num_workers, machine.num_threads)

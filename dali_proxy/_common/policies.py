@@ -115,11 +115,6 @@ class FilledBatches:
 def loader_drops_last(policy: LastBatchPolicy, options: Mapping[str, Any], iterable: bool) -> bool:
     """Return torch's `drop_last` for a loader that has a policy.
 
-    Args:
-        policy: the loader's policy.
-        options: the loader's other arguments, by name.
-        iterable: whether the data set is iterable-style.
-
     Raises:
         ArgumentMismatchError: the policy and another argument contradict each other.
     """

@@ -32,11 +32,7 @@ def check_requirements() -> None:
 
 @cache
 def too_old(name: str) -> str:
-    """Return the versions of a package that work and the installed one, if that isn't one; otherwise an empty string.
-
-    Args:
-        name: name of the distribution, such as "pillow".
-    """
+    """Return the versions of a package that work and the installed one, if that isn't one; else an empty string."""
     name = name.replace("_", "-")
     bound, *broken = _bounds().get(name, [""])
     found = re.search("^Version: (.+)$", _metadata(name), re.MULTILINE)

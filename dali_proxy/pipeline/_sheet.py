@@ -103,15 +103,7 @@ def show(
 
 
 class _Rows:
-    """The frames of clips that are drawn, a row for each clip.
-
-    Args:
-        clips: the frames of each clip.
-        columns: number of frames in a row, at most.
-
-    Attributes:
-        columns: the same, for the longest clip.
-    """
+    """The frames of clips that are drawn, a row for each clip."""
 
     def __init__(self, clips: Sequence[Sequence[Array]], columns: int) -> None:
         self.columns = min(columns, max(map(len, clips)))

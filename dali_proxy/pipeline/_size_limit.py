@@ -38,11 +38,6 @@ def check_size(subject: str, *factors: int) -> None:
 def check_image(height: int, width: int, pixel: int) -> None:
     """Check the size of an image before it is decoded, also against the limit of NVIDIA DALI.
 
-    Args:
-        height: height in pixels.
-        width: width in pixels.
-        pixel: number of bytes per pixel, decoded.
-
     Raises:
         DecodeError: the image is larger than the limit.
     """
@@ -69,10 +64,6 @@ def size_from_environment(variable: str, default: int) -> int:
 
 def as_bytes(value: int | str, subject: str) -> int:
     """Return a number of bytes that a user wrote, such as 1000, "500MB" or "4G". K is 1024, and so on.
-
-    Args:
-        value: the number, or its text.
-        subject: what it is, for the message.
 
     Raises:
         ArgumentValueError: it isn't a number of bytes.

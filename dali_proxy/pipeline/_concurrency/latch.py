@@ -14,9 +14,6 @@ class Latch:
 
     In contrast to `threading.Event`, no lock stays taken if a signal handler raises in a thread that waits.
 
-    Attributes:
-        is_open: whether it is open.
-
     Example:
         >>> latch = Latch()
         >>> latch.open()

@@ -93,9 +93,6 @@ class ThreadPool(Closing):
         name: prefix of the threads' names.
         affinity: cores to bind the threads to, one per thread in turn; empty to bind none.
 
-    Attributes:
-        num_threads: number of threads.
-
     Example:
         >>> with ThreadPool(2, "doc") as pool:
         ...     results = [0] * 3

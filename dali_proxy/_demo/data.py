@@ -126,16 +126,7 @@ def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
 
 
 def crop_box(size: tuple[int, int], *, held_out: bool, dice: random.Random) -> tuple[float, float, float, float]:
-    """Choose the position of a crop.
-
-    Args:
-        size: Width and height of the photograph in pixels.
-        held_out: Whether the crop lies inside of the held-out band; otherwise it lies outside.
-        dice: Source of random numbers.
-
-    Returns:
-        Left, top, right and bottom of the crop in pixels, with the aspect ratio of ``CROP_SIZE``.
-    """
+    """Return left, top, right and bottom of a random crop in pixels, inside of the held-out band or outside."""
     width, height = size
     begin, end = HELD_OUT_BAND
     sides = [(begin, end)] if held_out else [(0.0, begin), (end, 1.0)]

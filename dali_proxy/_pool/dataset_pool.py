@@ -25,12 +25,7 @@ _TURN = 0.05  # seconds between two checks of the caller
 
 
 class PendingRead:
-    """A batch that was requested from the dataset workers.
-
-    Attributes:
-        request: the same.
-        nbytes: size of the last batch of its session in the server's memory.
-    """
+    """A batch that was requested from the dataset workers."""
 
     def __init__(self, request: BatchRequest, consumer: ConsumerClient) -> None:
         self.request = request
@@ -108,10 +103,6 @@ class Connected(Protocol):
 
 class DatasetPool:
     """The dataset workers of a server, as a loader sees them.
-
-    Args:
-        server: handle of the server.
-        num_workers: number of workers; "auto" if the server changes it.
 
     Attributes:
         in_flight_bytes: limit for the results of one loader that are in flight.

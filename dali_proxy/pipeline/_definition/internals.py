@@ -96,12 +96,7 @@ class PipelineInternals:
         self.declare(self.declared_arguments)
 
     def with_graph(self, graph: Graph, **arguments: Any) -> Any:
-        """Return a pipeline that runs another graph with the arguments and the seed of this one, not built yet.
-
-        Args:
-            graph: the graph to run, such as a stage of the pipeline's graph.
-            **arguments: arguments of `Pipeline`, in place of those of this one.
-        """
+        """Return a pipeline that runs another graph with the arguments and the seed of this one, not built yet."""
         return self._create(graph, {**self.fixed_arguments(), **arguments})
 
     def fixed_arguments(self) -> dict[str, Any]:

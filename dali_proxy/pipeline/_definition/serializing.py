@@ -32,13 +32,7 @@ def deserialize_for_host(data: bytes) -> Pipeline:
 
 
 def with_graph(pipeline: Pipeline, graph: Graph, **arguments: Any) -> Pipeline:
-    """Return a pipeline that runs another graph with the arguments and the seed of this one, not built yet.
-
-    Args:
-        pipeline: the pipeline that has the arguments.
-        graph: the graph to run, such as a stage of the pipeline's graph.
-        **arguments: arguments of `Pipeline`, in place of those of `pipeline`.
-    """
+    """Return a pipeline that runs another graph with the arguments and the seed of this one, not built yet."""
     copy: Pipeline = pipeline._internals.with_graph(graph, **arguments)
     return copy
 

@@ -39,9 +39,6 @@ class SourceGroup:
 
     Raises:
         WorkerError: the workers could not be started.
-
-    Attributes:
-        functions: the worker processes for functions; None if all functions run in this process.
     """
 
     def __init__(self, graph: Graph, arguments: PipelineArguments) -> None:

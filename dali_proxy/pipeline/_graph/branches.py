@@ -29,13 +29,9 @@ def current_branch() -> Branch:
 
 @contextmanager
 def branch(selector: _Node, value: int) -> Iterator[None]:
-    """Describe the operators for the samples whose selector has a given value.
+    """Describe the operators for the samples whose selector, a number on the CPU, has a given value.
 
     Operators without inputs run for all samples anyway.
-
-    Args:
-        selector: a batch of numbers on the CPU.
-        value: the value that selects the branch.
     """
     before = _STACK.branch
     own = () if selector.source is None else selector.source.branch

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 class GraphBuilder:
     """Builds the graph of one pipeline. In its `with` block it collects the operators that have side effects.
 
-    Args:
-        graph: a graph that was built before; None to describe a new one.
-        owner: the pipeline whose graph this is, or None.
-
     Attributes:
         graph: the frozen graph; None while it is described.
         owner: the pipeline, or None.

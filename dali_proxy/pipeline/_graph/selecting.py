@@ -11,14 +11,11 @@ from dali_proxy.pipeline.errors import ArgumentValueError
 
 
 def select(selector: DataNode, branches: Sequence[Callable[[], Any]]) -> Any:
-    """Pass each sample through one of several branches.
+    """Pass each sample through one of several branches, and return the merged results.
 
     Args:
         selector: number of the branch for each sample, on the CPU.
         branches: functions that describe a branch and return its result: a data node or constant, or a tuple of them.
-
-    Returns:
-        A data node for the merged results, or a tuple of them.
 
     Raises:
         ArgumentValueError: the branches return different numbers of outputs, or the selector is on the GPU.

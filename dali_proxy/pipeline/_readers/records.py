@@ -57,20 +57,13 @@ class RecordLoader(Loader):
     def scan(self, file: DataFile) -> Iterator[Span]:
         """Yield the records of a file in order.
 
-        Args:
-            file: the file.
-
         Raises:
             ValueError: the file is damaged.
         """
 
     @abstractmethod
     def parse_index(self, lines: list[list[str]], size: int) -> list[Span]:
-        """Return the records that an index file lists, given the words of its lines.
-
-        Args:
-            lines: words of each line that isn't empty.
-            size: size of the file with the records.
+        """Return the records that an index lists, given the words of its lines and the size of the file.
 
         Raises:
             ValueError: the index is damaged.

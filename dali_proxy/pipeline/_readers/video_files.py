@@ -93,10 +93,6 @@ def has_labels(argument: Callable[[str], Any]) -> bool:
 def list_videos(argument: Callable[[str], Any], form: ListFormat) -> list[VideoFile]:
     """Return the videos that the arguments select.
 
-    Args:
-        argument: function that returns an argument by its name.
-        form: format of a `file_list`.
-
     Raises:
         ArgumentValueError: not exactly one of `filenames`, `file_root` and `file_list` is given, or labels don't fit.
         BuildError: the list or the folder can't be read, or names no videos.

@@ -20,15 +20,12 @@ class LibraryTransform(ABC):
 
     @abstractmethod
     def apply(self, inputs: Sequence[Any], names: Sequence[str | None], layouts: Sequence[str]) -> Any:
-        """Transform one sample of each input together, or lists of samples.
+        """Return the results, in the same layouts, for one sample of each input together, or for lists of samples.
 
         Args:
             inputs: the samples, as arrays or tensors.
             names: what each input is: "image", "mask", "boxes" and so on; None for the usual order: image, mask.
             layouts: layouts of the inputs; an image without a layout is HWC.
-
-        Returns:
-            A result for each input, with the same layout.
         """
 
 

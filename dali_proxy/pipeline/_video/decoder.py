@@ -39,10 +39,7 @@ class Decoder:
         self._open(contexts)
 
     def decode(self, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Yield frames as `av.VideoFrame`s, each with its number.
-
-        Args:
-            wanted: frame numbers, ascending.
+        """Yield frames, whose numbers ascend, as `av.VideoFrame`s, each with its number.
 
         Raises:
             DecodeError: a frame can't be decoded. Callers add the name of the video with `Clip.errors`.

@@ -16,10 +16,6 @@ class HollowFile(PositionStream):
 
     FFmpeg asks for much more than it needs, and for the same bytes again after a seek. The stream returns fewer bytes,
     and keeps what it has read.
-
-    Args:
-        read: returns a number of bytes from a position on.
-        size: size of the file.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
@@ -29,11 +25,7 @@ class HollowFile(PositionStream):
         self._pieces: dict[int, bytes] = {}
 
     def leave_out(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Read ranges as zeros from now on.
-
-        Args:
-            ranges: position and size of each.
-        """
+        """Read ranges, each given by position and size, as zeros from now on."""
         table = np.array(sorted(ranges), np.int64).reshape(-1, 2)
         begins, ends = table[:, 0], np.maximum.accumulate(table.sum(axis=1))
         first = np.append(True, begins[1:] > ends[:-1])  # of adjacent ranges

@@ -13,10 +13,6 @@ class Unreferenced:
     """The set of unreferenced packets of H.264 in MP4 and Matroska; empty for other codecs and containers.
 
     HEVC has such frames, too, but frames of higher temporal layers may refer to them. Other codecs don't mark them.
-
-    Args:
-        codec: FFmpeg's name of the codec.
-        configuration: codec configuration from the container, `extradata`.
     """
 
     def __init__(self, codec: str, configuration: bytes | None) -> None:

@@ -82,9 +82,6 @@ class VideoPool:
 
     A group is decoded completely if at least two known requests need frames of it; otherwise up to the last frame that
     the known request needs. Known requests are those of `announce`: those of the batch itself, and those that wait.
-
-    Args:
-        device_id: GPU that decodes and holds the frames; None for the CPU.
     """
 
     def __init__(self, device_id: int | None) -> None:

@@ -250,7 +250,7 @@ class WorkerPool:
         seeds: Seeds,
         timeout: float = 0.0,
     ) -> Future[Chunk]:
-        """Request that a function processes samples of a batch.
+        """Request that a function processes samples of a batch. Return a future like that of `submit`.
 
         Args:
             function: number of the function.
@@ -260,9 +260,6 @@ class WorkerPool:
             count: number of samples.
             seeds: seed of each sample, or of the batch.
             timeout: seconds that a call may take; 0 for no limit.
-
-        Returns:
-            A future like that of `submit`.
         """
         task = self._task(function, info, first, count, seeds, timeout=timeout)
         try:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from dali_proxy.pipeline._declaration import Argument, Kind
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline.errors import ArgumentValueError
+from dali_proxy.pipeline.types import DALIDataType, to_numpy_type
 
 #: Arguments of every reader.
 READER_ARGUMENTS: tuple[Argument, ...] = (
@@ -126,3 +129,13 @@ class ReaderArguments:
             for name in ("stick_to_shard",) if self.shuffles_files else ("random_shuffle", "stick_to_shard"):
                 if getattr(self, name):
                     raise ArgumentValueError(f"shuffle_after_epoch and {name} cannot be both true")
+
+
+def output_dtypes(argument: Any, count: int, default: np.dtype[Any] | None) -> list[Any]:
+    """Return the dtype of each output, for an argument that has one or a list of them, or isn't given."""
+    if argument is None:
+        return [default] * count
+    chosen = list(argument) if isinstance(argument, list | tuple) else [argument]
+    if len(chosen) != count:
+        raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
+    return [to_numpy_type(DALIDataType(each)) for each in chosen]

@@ -15,13 +15,12 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, Setup
 from dali_proxy.pipeline._optional import optional_package
-from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS, output_dtypes
 from dali_proxy.pipeline._readers.data_reader import reads
 from dali_proxy.pipeline._readers.listed_files import ListedFilesLoader, listing_arguments
 from dali_proxy.pipeline._size_limit import check_size
 from dali_proxy.pipeline.errors import ArgumentValueError, InputError
 from dali_proxy.pipeline.tensors.cpu import Array
-from dali_proxy.pipeline.types import DALIDataType, to_numpy_type
 
 _FIRST = (2,)
 
@@ -66,7 +65,7 @@ class FitsLoader(ListedFilesLoader):
         self._units = node.argument("hdu_indices") or _FIRST
         if min(self._units) < 1:
             raise ArgumentValueError(f"argument 'hdu_indices' counts from 1, so {min(self._units)} isn't a unit")
-        self._dtypes = _dtypes(node.argument("dtypes"), len(self._units))
+        self._dtypes = output_dtypes(node.argument("dtypes"), len(self._units), None)
         self.outputs = [OutputSpec(dtype=dtype) for dtype in self._dtypes]
 
     def read(self, entry: int) -> tuple[Array, ...]:
@@ -93,12 +92,3 @@ class FitsLoader(ListedFilesLoader):
             raise ValueError(f"unit {number} has no data")
         data: Array = np.ascontiguousarray(unit.data)
         return data.astype(data.dtype.newbyteorder("="), copy=False)
-
-
-def _dtypes(dtypes: Any, count: int) -> list[np.dtype[Any] | None]:
-    if dtypes is None:
-        return [None] * count
-    chosen = list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
-    if len(chosen) != count:
-        raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
-    return [to_numpy_type(DALIDataType(each)) for each in chosen]

@@ -17,7 +17,7 @@ from dali_proxy.pipeline._declaration import REQUIRED, Argument, Kind, OperatorS
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._listing import listed
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, Setup
-from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from dali_proxy.pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS, output_dtypes
 from dali_proxy.pipeline._readers.data_reader import reads
 from dali_proxy.pipeline._readers.loader import Loader
 from dali_proxy.pipeline._remote.data_file import Blocks, DataFile, open_files, open_text
@@ -25,7 +25,6 @@ from dali_proxy.pipeline._remote.urls import local_path
 from dali_proxy.pipeline._size_limit import check_size
 from dali_proxy.pipeline.errors import ArgumentValueError, BuildError, InputError
 from dali_proxy.pipeline.tensors.cpu import Array
-from dali_proxy.pipeline.types import DALIDataType, to_numpy_type
 
 _LARGEST = (1 << 63) - 1  # offset or size
 _VERSION = re.compile(r"v1\.[0-9]+")
@@ -95,7 +94,7 @@ class WebdatasetLoader(Loader):
             )
         self._fold = str if argument("case_sensitive_extensions") else str.lower
         self._extensions = [{self._fold(one) for one in each.split(";") if one} for each in argument("ext")]
-        self._dtypes = _dtypes(argument("dtypes"), len(self._extensions))
+        self._dtypes = output_dtypes(argument("dtypes"), len(self._extensions), np.dtype(np.uint8))
         self.outputs = tuple(OutputSpec(dtype=dtype) for dtype in self._dtypes)
         self._entries: list[tuple[int, tuple[_Member | None, ...]]] = []  # the archive, and a file for each output
         self._files: list[DataFile] = []
@@ -170,15 +169,6 @@ class WebdatasetLoader(Loader):
 
     def _choose(self, sample: _Sample, extensions: set[str]) -> _Member | None:
         return next((member for extension, member in sample.items() if self._fold(extension) in extensions), None)
-
-
-def _dtypes(argument: Any, count: int) -> tuple[np.dtype[Any], ...]:
-    if argument is None:
-        return (np.dtype(np.uint8),) * count
-    chosen = tuple(argument) if isinstance(argument, list | tuple) else (argument,)
-    if len(chosen) != count:
-        raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
-    return tuple(to_numpy_type(DALIDataType(each)) for each in chosen)
 
 
 def _range_of(archive: int, member: _Member | None) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dali_proxy.pipeline._imaging.rows import contiguous
 from dali_proxy.pipeline.errors import InputError
+from dali_proxy.pipeline.tensors.dlpack import opened
 
 
 @dataclass(frozen=True)
@@ -71,23 +72,7 @@ class Capsules(Arrays):
         return super().to_argument(sample).__dlpack__()
 
     def to_array(self, value: Any) -> Any:
-        if type(value).__name__ != "PyCapsule":
-            return super().to_array(value)
-        return super().to_array(_Capsule(value, (1, 0) if self.device_id is None else (2, self.device_id)))
-
-
-class _Capsule:
-    """A DLPack capsule as an object with the methods of the protocol."""
-
-    def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
-        self._capsule = capsule
-        self._device = device
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device
+        return super().to_array(opened(value))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -98,6 +99,18 @@ class PipelineInternals:
     def with_graph(self, graph: Graph, **arguments: Any) -> Any:
         """Return a pipeline that runs another graph with the arguments and the seed of this one, not built yet."""
         return self._create(graph, {**self.fixed_arguments(), **arguments})
+
+    def for_trial(self, batch_size: int) -> Any:
+        """Return a copy of the pipeline that runs a few batches, one at a time and without a cache, not built yet."""
+        threads = self.arguments.num_threads
+        return self.with_graph(
+            self.graph,
+            batch_size=batch_size,
+            num_threads=threads if threads > 0 else os.cpu_count() or 1,
+            prefetch_queue_depth=1,
+            enable_checkpointing=False,
+            cache=0,
+        )
 
     def fixed_arguments(self) -> dict[str, Any]:
         """Return the arguments of `Pipeline`, with the seed that was drawn."""

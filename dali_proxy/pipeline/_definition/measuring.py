@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 from dali_proxy.pipeline._definition.file_inputs import FileInputs
 from dali_proxy.pipeline._definition.pipeline import Pipeline
-from dali_proxy.pipeline._definition.serializing import with_graph
 
 _BATCH = 16
 
@@ -30,16 +28,7 @@ def measure_operators(
         batches: numbers of the batches to run, from 0.
     """
     graph = pipeline._internals.graph
-    threads = pipeline._internals.arguments.num_threads
-    copy = with_graph(
-        pipeline,
-        graph,
-        batch_size=_BATCH,
-        num_threads=threads if threads > 0 else os.cpu_count() or 1,
-        prefetch_queue_depth=1,
-        enable_checkpointing=False,
-        cache=0,
-    )
+    copy: Pipeline = pipeline._internals.for_trial(_BATCH)
     reader = FileInputs(graph, inputs) if graph.fed_inputs else None
     first: dict[str, float] = {}
     done = 0

@@ -50,15 +50,7 @@ def draw_preview(
         raise ArgumentValueError("preview: images, draws and size must be 1 or more")
     if graph.fed_inputs and folder is None:
         raise ArgumentValueError("preview: the pipeline has inputs, so it needs a folder of images")
-    threads = internals.arguments.num_threads
-    copy = internals.with_graph(
-        graph,
-        batch_size=draws,
-        num_threads=threads if threads > 0 else os.cpu_count() or 1,
-        prefetch_queue_depth=1,
-        enable_checkpointing=False,
-        cache=0,
-    )
+    copy = internals.for_trial(draws)
     tiles = _Tiles(graph, mean, std)
     try:
         if graph.fed_inputs:

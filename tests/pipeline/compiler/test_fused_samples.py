@@ -92,6 +92,23 @@ def test_fused_operators_give_the_same_bits(crop: str, resize: Arguments, normal
 
 
 @needs_compiled
+@pytest.mark.parametrize(
+    "window",
+    [{"crop": (56, 48)}, {"crop_w": 48.0, "crop_h": 56.0, "crop_pos_x": lambda: fn.random.uniform(range=(0, 1))}],
+)
+@pytest.mark.parametrize("crop", ["random_resized_crop", "resize"])
+def test_windows_that_are_whole_images_are_fused(crop: str, window: Arguments) -> None:
+    one, _ = both(sample_images(), crop, {"size": (56, 48)}, {**NORMALIZATION, "mirror": 1, **window})
+    assert one.fused == [True]
+
+
+def test_windows_of_several_sizes_run_one_by_one() -> None:
+    heights = {"crop_h": lambda: fn.random.uniform(values=[47.0, 48.0]), "crop_w": 48.0}
+    one, _ = both(sample_images(), "resize", {"size": (48, 48)}, {**NORMALIZATION, **heights})
+    assert one.fused == [False]
+
+
+@needs_compiled
 def test_fused_operators_give_the_same_bits_of_four_channels() -> None:
     one, _ = both(sample_images(4), "resize", {"size": (56, 48)}, {"mean": [1.0, 2.0, 3.0, 4.0]})
     assert one.fused == [True]
@@ -100,17 +117,18 @@ def test_fused_operators_give_the_same_bits_of_four_channels() -> None:
 @pytest.mark.parametrize(
     ("images", "resize", "normalize"),
     [
-        (sample_images(1), {"size": (30, 30)}, {}),
-        (sample_images(3, np.float32), {"size": (30, 30)}, NORMALIZATION),
-        (sample_images(), {"size": (30, 30), "interp_type": types.INTERP_CUBIC}, NORMALIZATION),
-        (sample_images(), {"size": (30, 30), "min_filter": types.INTERP_NN}, NORMALIZATION),
-        (sample_images(), {"size": (30, 30), "dtype": types.FLOAT}, NORMALIZATION),
+        (sample_images(1), {"size": (48, 48)}, {}),
+        (sample_images(3, np.float32), {"size": (48, 48)}, NORMALIZATION),
+        (sample_images(), {"size": (48, 48), "interp_type": types.INTERP_CUBIC}, NORMALIZATION),
+        (sample_images(), {"size": (48, 48), "min_filter": types.INTERP_NN}, NORMALIZATION),
+        (sample_images(), {"size": (48, 48), "dtype": types.FLOAT}, NORMALIZATION),
         (sample_images(), {"size": (10, 10)}, NORMALIZATION),  # one shrinks too much
         (sample_images(), {"resize_shorter": 30}, NORMALIZATION),
-        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "crop": (20, 20)}),
-        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "output_layout": "HWC"}),
-        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "dtype": types.FLOAT16}),
-        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "pad_output": True}),
+        (sample_images(), {"size": (48, 48)}, {**NORMALIZATION, "crop": (20, 20)}),
+        (sample_images(), {"size": (48, 56)}, {**NORMALIZATION, "crop": (56, 48), "out_of_bounds_policy": "pad"}),
+        (sample_images(), {"size": (48, 48)}, {**NORMALIZATION, "output_layout": "HWC"}),
+        (sample_images(), {"size": (48, 48)}, {**NORMALIZATION, "dtype": types.FLOAT16}),
+        (sample_images(), {"size": (48, 48)}, {**NORMALIZATION, "pad_output": True}),
     ],
     ids=str,
 )
@@ -126,11 +144,11 @@ def test_empty_image_is_named(number: int) -> None:
     messages = []
     for apart in (False, True):
         with pytest.raises(OperatorError, match=rf"resize.*sample {number}") as caught:
-            Run(images, apart=apart, crop="resize", resize={"size": (30, 30)}, normalize=NORMALIZATION)
+            Run(images, apart=apart, crop="resize", resize={"size": (48, 48)}, normalize=NORMALIZATION)
         messages.append(str(caught.value).split("\n")[0])
     assert messages[0] == messages[1]
 
 
 def test_wrong_arguments_are_errors_of_their_operator() -> None:
     with pytest.raises(OperatorError, match=r"crop_mirror_normalize.*'std' is 0"):
-        Run(sample_images(), apart=False, crop="resize", resize={"size": (30, 30)}, normalize={"std": [1.0, 0.0, 1.0]})
+        Run(sample_images(), apart=False, crop="resize", resize={"size": (48, 48)}, normalize={"std": [1.0, 0.0, 1.0]})

@@ -44,17 +44,20 @@ class FusedImages(FusedStep):
             return False
         try:
             resized = self._resizer.resolve(batch, shapes[:, :2])
-            normalization = self._normalizer.resolve(batch, int(shapes[0, 2]))
+            if resized is None:
+                return False
+            size: tuple[int, int] = tuple(resized.size[0].tolist())
+            normalization = self._normalizer.resolve(batch, (*size, int(shapes[0, 2])))
         except PipelineError:
             return False
-        if resized is None or normalization is None:
+        if normalization is None:
             return False
         images = ImageBatch(
             table.pointers,
             shapes,
             table.strides,
             np.concatenate([resized.low, resized.high], axis=1),
-            size=tuple(resized.size[0].tolist()),
+            size=size,
             antialias=self._resizer.node.argument("antialias"),
             mirror=normalization.mirror,
             scale=normalization.scale,

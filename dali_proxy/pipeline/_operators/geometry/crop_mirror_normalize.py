@@ -204,8 +204,8 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         state = _State(settings, windows, (mirror != 0).tolist(), gains, offsets)
         return state, [describe(settings.output_layout, settings.extents(windows, known), settings.dtype)]
 
-    def resolve(self, batch: Batch, channels: int) -> Normalization | None:
-        """Return the normalisation of whole HWC images with `channels` channels to float32 planes.
+    def resolve(self, batch: Batch, shape: tuple[int, int, int]) -> Normalization | None:
+        """Return the normalisation of whole HWC images of one shape to float32 planes.
 
         Returns:
             None if the arguments require anything else.
@@ -217,11 +217,11 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         plain = (
             settings.splits_channels and settings.dtype == np.float32 and not settings.pad and len(settings.fill) == 1
         )
-        if not plain or not self._cache.windows.get(batch, "HWC").whole:
+        if not plain or not self._cache.windows.get(batch, "HWC").are_whole(shape):
             return None
         arguments = batch.arguments(self.node)
         mirror = arguments.scalars("mirror")
-        return Normalization(mirror != 0, *self._cache.of_channels.get(batch, channels))
+        return Normalization(mirror != 0, *self._cache.of_channels.get(batch, shape[2]))
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         image, settings = inputs[0], state.settings

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
+from dali_proxy._common.core_budget import Shares, allowed_cores, core_budget, processes_sharing
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._server.published import publish
 from dali_proxy._server.served import as_pipeline
@@ -21,6 +21,7 @@ from dali_proxy._server.server import DALIServer
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.pipeline import Pipeline
 from dali_proxy.pipeline._concurrency.numa import SYSFS, cores_near, gpu_node
+from dali_proxy.pipeline._control_group import cgroup_cores
 from dali_proxy.pipeline._definition.serializing import with_graph
 from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
 from dali_proxy.pipeline._ranks import Ranks, current_ranks

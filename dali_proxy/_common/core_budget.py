@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from dali_proxy.pipeline._control_group import cgroup_cores
 from dali_proxy.pipeline._ranks import Ranks, current_ranks
 
 
@@ -50,24 +50,6 @@ def allowed_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
-
-
-def cgroup_cores(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return the number of cores that this process's control group may use, or None for no limit."""
-    for quota, period in (
-        ("cpu.max", None),
-        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
-    ):
-        try:
-            words = (root / quota).read_text().split()
-            if period is not None:
-                words += (root / period).read_text().split()
-            allowed, of = float(words[0]), float(words[1])
-        except (OSError, ValueError, IndexError):  # no such file, or "max"
-            continue
-        if allowed > 0 < of:
-            return allowed / of
-    return None
 
 
 def processes_sharing(ranks: Ranks, allowed: int) -> int:

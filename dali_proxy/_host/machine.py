@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget
+from dali_proxy._common.core_budget import allowed_cores, core_budget
 from dali_proxy._common.run_delay import run_delay
+from dali_proxy.pipeline._control_group import cgroup_cores
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # per second, in /proc
 _SHORTEST = 0.2  # seconds of a measurement, unless a loop ends

@@ -14,7 +14,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset
 
-from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
+from dali_proxy._common.core_budget import Shares, allowed_cores, core_budget, processes_sharing
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy._consumer.produce import EarlierShapes
 from dali_proxy._consumer.ragged import Ragged, check_ragged
@@ -38,6 +38,7 @@ from dali_proxy._loader.sample_costs import SampleCosts
 from dali_proxy._loader.sample_log import check_sample_log
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import this_thread
+from dali_proxy.pipeline._control_group import cgroup_cores
 from dali_proxy.pipeline._graph.location import warn_caller
 from dali_proxy.pipeline._listing import did_you_mean
 from dali_proxy.pipeline._ranks import current_ranks

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_proxy._common.core_budget import Shares
+from dali_proxy._common.memory_budget import fitting
 from dali_proxy._host import HOSTS
 from dali_proxy._transport.origin import MAX_SAMPLES
 from dali_proxy.pipeline._cache.options import CacheOptions
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from dali_proxy.pipeline import Pipeline
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: Memory of a thread of a pipeline, before it is measured: several times what a thread needs that decodes photographs.
+THREAD_BYTES = 64 << 20
 
 _LARGEST_BATCH = MAX_SAMPLES // 2  # at least two numbers describe the position of a sample
 
@@ -44,14 +48,17 @@ def check_sizes(pipeline: Pipeline) -> None:
 def with_default_threads(pipeline: Pipeline, chosen: bool) -> Pipeline:
     """Return a pipeline that has a number of threads: in a distributed run, by default, the rank's share of cores.
 
+    The default is smaller if the memory isn't enough for so many.
+
     Args:
         pipeline: the pipeline.
         chosen: whether the server changes the number, so that it begins with all cores.
     """
-    if pipeline.num_threads >= 1 or not (current_ranks().source or chosen):
+    if not chosen and (pipeline.num_threads >= 1 or not current_ranks().source):
         return pipeline
     shares = Shares.of_rank()
-    return with_arguments(pipeline, num_threads=shares.num_threads if current_ranks().source else shares.core_budget)
+    threads = shares.num_threads if current_ranks().source else shares.core_budget
+    return with_arguments(pipeline, num_threads=max(min(threads, fitting(THREAD_BYTES)), 1))
 
 
 def with_cache(pipeline: Pipeline, cache: Any) -> Pipeline:

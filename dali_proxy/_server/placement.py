@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 
 import psutil
 
-from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._host.options import Alternative
 from dali_proxy._server.trial import Trial
 from dali_proxy.pipeline import Pipeline
@@ -24,6 +23,7 @@ from dali_proxy.pipeline._compiler.partition import (
     stages_on_cores,
     stages_on_engine,
 )
+from dali_proxy.pipeline._control_group import cgroup_cores
 from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._definition.serializing import serialize_for_host, with_graph
 from dali_proxy.pipeline._graph.graph import Graph

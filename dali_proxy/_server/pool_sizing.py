@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from dali_proxy._common.core_budget import Shares
+from dali_proxy._common.memory_budget import fitting
+from dali_proxy._server.limits import THREAD_BYTES
 from dali_proxy._server.worker_count import Window, WorkerCount
-from dali_proxy.pipeline._executor.available_memory import available_memory
 
 if TYPE_CHECKING:
     from dali_proxy._consumer.consumer import ConsumerClient
@@ -25,7 +26,6 @@ _SETTLE, _LONGEST_SETTLE = 0.3, 60.0  # seconds after a change that aren't measu
 _LEFT = 1.0  # seconds without a batch, after which another loop decides
 _MOST = 32  # workers that wait
 _WORKER = 256 << 20  # bytes of a worker, before one is measured
-_RESERVE = 512 << 20  # bytes that stay free
 _LOOKS = 10  # measurements until workers' memory is measured again
 
 _log = logging.getLogger("dali_proxy")
@@ -63,6 +63,7 @@ class _Use:
     cores: int
     threads: float
     processor: float
+    memory: int
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> _Use:
@@ -71,6 +72,7 @@ class _Use:
             *(report["observed"], report["cores_idle"], report["cores_other"], report["cores"]),
             sum(times["wall"] for times in on_cpu),
             sum(times["seconds"] for times in on_cpu),
+            report["memory"],
         )
 
 
@@ -110,9 +112,11 @@ class PoolSizing:
         self._settled_at: int | None = None  # number of batches from which on all workers have read one
         self._begin: _Counters | None = None  # of the measurement
         self._used: _Use | None = None  # at its begin
-        self._use_now = _Use(0.0, 0.0, 0.0, 1, 0.0, 0.0)  # at its end
+        self._use_now = _Use(0.0, 0.0, 0.0, 1, 0.0, 0.0, 0)  # at its end
         self._begun = 0.0
-        self._worker_bytes, self._looks = 0, 0
+        self._worker_bytes, self._looks = _WORKER, 0
+        self._thread_bytes = THREAD_BYTES
+        self._grown_from: tuple[int, int] | None = None  # number of threads, and the server's memory, before a change
 
     def take(self, loader: object, stays: str, modules: Callable[[], tuple[str, ...]] = tuple) -> None:
         """Record that a loop has taken a batch.
@@ -190,6 +194,9 @@ class PoolSizing:
             return False
         assert self._used is not None  # a measurement has begun
         before, used = threads.count, self._use_now
+        if self._grown_from is not None and before > self._grown_from[0]:
+            grown = (used.memory - self._grown_from[1]) // (before - self._grown_from[0])
+            self._thread_bytes = max(self._thread_bytes, grown)
         wanted = threads.observe(
             replace(
                 window,
@@ -197,9 +204,14 @@ class PoolSizing:
                 results=window.wait,
                 reading=used.threads - self._used.threads,
                 processor=used.processor - self._used.processor,
-                limit=Shares.of_rank().core_budget,
+                limit=before + max(fitting(self._thread_bytes), 0),  # a thread that ends frees little
+                nbytes=self._thread_bytes,
             )
         )
+        if wanted > before:
+            self._grown_from = before, used.memory
+        elif not threads.is_trying:
+            self._grown_from = None
         self._times.num_threads_reason = threads.reason
         if wanted == before and not threads.is_trying:
             return False
@@ -233,6 +245,7 @@ class PoolSizing:
             reading=end.reading - begin.reading,
             processor=end.processor - begin.processor,
             limit=self._limit(),
+            nbytes=self._worker_bytes,
         )
 
     def _limit(self) -> int:
@@ -243,8 +256,7 @@ class PoolSizing:
             self._worker_bytes = pool.largest_worker() or self._worker_bytes
             self._looks = _LOOKS
         self._looks -= 1
-        free = available_memory() - _RESERVE
-        return max(self._consumer().dataset_workers + free // (self._worker_bytes or _WORKER), 0)
+        return max(self._consumer().dataset_workers + fitting(self._worker_bytes), 0)
 
     def _change(self, before: int, now: float) -> None:
         assert self._count is not None

@@ -40,6 +40,7 @@ class Window:
         reading: time that reading these batches took, summed over workers.
         processor: processor time of that.
         limit: number of workers that memory allows.
+        nbytes: memory of one of them; 0 if unknown.
         idle: share of the cores that were idle; 1 if unknown.
         others: share of the cores that other programs used.
     """
@@ -52,8 +53,15 @@ class Window:
     reading: float
     processor: float
     limit: int
+    nbytes: int = 0
     idle: float = 1.0
     others: float = 0.0
+
+    @property
+    def memory(self) -> str:
+        """What memory allows, as text."""
+        each = f" of {self.nbytes / 1e6:,.0f} MB" if self.nbytes else ""
+        return f"memory allows no more than {self.limit}{each}"
 
     @property
     def is_full(self) -> bool:
@@ -136,7 +144,7 @@ class WorkerCount:
         """
         self._rates.append(window.rate)
         if self.count > window.limit:
-            self._set(window.limit, f"memory allows no more than {window.limit}")
+            self._set(window.limit, window.memory)
         elif self._change is not None:
             self._judge(self._change, window)
         else:
@@ -184,18 +192,20 @@ class WorkerCount:
             return
         limit = min(self._cores if window.computes else self._most, window.limit)
         if limit <= self.count:
-            by = "cores" if window.computes or self._least else "memory or the limit"
-            self.reason = f"{waits}; {by} allow {limit} {self._unit}s"
+            most = f"there is one for each core, {limit}" if limit == self._cores else f"the largest number is {limit}"
+            self.reason = f"{waits}; {window.memory if window.limit == limit else most}"
             return
         factor = _FACTOR if window.computes else _LARGE_FACTOR
         own = max(window.seconds - window.wait, 1e-9)  # as long as the loop would take without waiting for samples
-        count = min(math.ceil(window.reading / own), factor * max(self.count, 1), limit)
+        wanted = max(min(math.ceil(window.reading / own), factor * max(self.count, 1)), self.count + 1)
+        count = min(wanted, limit)
         if self.count == 0 and count == 1 and share > 1 - _WAITS:  # one worker would be as fast as this process
             self.reason = f"{waits}, and there is one core"
             return
         gain = 1 + min(_GAIN - 1, share / 2)
         work = "computes" if window.computes else "waits for a disk or a network"
-        self._try(max(count, self.count + 1), gain, f"{waits}, and the work mostly {work}", window)
+        bound = f"; {window.memory}" if count == window.limit < wanted else ""
+        self._try(count, gain, f"{waits}, and the work mostly {work}{bound}", window)
 
     def _consider_fewer(self, window: Window, share: float) -> None:
         if share > _RESTS or self.count == self._least or window.end < self._until[False]:

@@ -14,7 +14,6 @@ from dali_proxy import DALIServer, DataLoader, distributed
 from dali_proxy._common.core_budget import Shares, processes_sharing
 from dali_proxy.distributed import _owner, environment, set_ranks, shared_server
 from dali_proxy.errors import ProxyError
-from dali_proxy.pipeline._executor.available_memory import available_memory
 from dali_proxy.pipeline._ranks import Ranks
 from pipeline import Pipeline, fn
 from pipeline.errors import MissingSizeError
@@ -108,15 +107,6 @@ def test_numbers_of_workers_and_threads_are_the_share_of_the_rank_by_default(mon
         monkeypatch.setenv(name, str(number))
     share = Shares.of_rank()
     assert loaders() == [share.num_threads, share.num_workers, 0, 0]
-
-
-def test_memory_is_limited_by_the_control_group(tmp_path: Path) -> None:
-    assert available_memory(tmp_path) > 0
-    (tmp_path / "memory.max").write_text("5000\n")
-    (tmp_path / "memory.current").write_text("3000\n")
-    assert available_memory(tmp_path) == 2000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert available_memory(tmp_path) > 2000
 
 
 def test_ranks_without_a_local_rank_0_get_an_error_that_names_their_machine() -> None:

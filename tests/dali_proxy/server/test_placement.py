@@ -19,7 +19,6 @@ import torch
 import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader
-from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._consumer.device_stage import DeviceStage
 from dali_proxy._consumer.pending_requests import AHEAD, FetchAhead
 from dali_proxy._server.placement import (
@@ -280,21 +279,6 @@ def test_usable_cores() -> None:
     assert usable_cores([1.0] * 16, 4.0, 1) == 4.0
     assert usable_cores([1.0] * 16, None, 8) == 2.0
     assert 0.0 <= idle_cores() <= (os.cpu_count() or 1)
-
-
-def test_limits_of_control_groups(tmp_path: Path) -> None:
-    assert cgroup_cores(tmp_path) is None
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert cgroup_cores(tmp_path) is None
-    (tmp_path / "cpu.max").write_text("250000 100000\n")
-    assert cgroup_cores(tmp_path) == 2.5
-    (tmp_path / "cpu.max").unlink()
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-    assert cgroup_cores(tmp_path) is None
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
-    assert cgroup_cores(tmp_path) == 1.5
 
 
 def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,10 +14,12 @@ import pytest
 import torch
 
 from dali_proxy import DALIServer, DataLoader
+from dali_proxy._common import memory_budget
 from dali_proxy._common.core_budget import Shares
 from dali_proxy._server import pool_sizing
 from dali_proxy._server.pool_sizing import PoolSizing
 from dali_proxy._server.telemetry import LoopTimes
+from dali_proxy.pipeline._executor.available_memory import available_memory
 from pipeline import dynamic, types
 from tests.dali_proxy.indexed import IndexDataset, noisy
 from tests.waiting import PATIENCE_S, wait_until
@@ -109,7 +112,7 @@ def test_each_loader_has_its_own_number_of_workers() -> None:
     life = SimpleNamespace(dataset_workers=None)
     life.start_dataset_workers = lambda modules: setattr(life, "dataset_workers", pool)
     consumer = SimpleNamespace(dataset_workers=0)
-    idle = {"observed": 0.0, "cores_idle": 0.0, "cores_other": 0.0, "cores": 2, "operators": {}}
+    idle = {"observed": 0.0, "cores_idle": 0.0, "cores_other": 0.0, "cores": 2, "operators": {}, "memory": 0}
     consumer.statistics = lambda: idle
     consumer.resize_pool = lambda count: setattr(consumer, "dataset_workers", count)
     sizing = PoolSizing(times, cast("Any", life), lambda: cast("Any", consumer), 0, lambda: now[0])
@@ -138,3 +141,114 @@ def test_each_loader_has_its_own_number_of_workers() -> None:
     assert consumer.dataset_workers == chosen
     sizing.take(evaluation, "its own reason")
     assert times.num_workers_reason == "its own reason"
+
+
+MB = 1 << 20
+
+
+class Group:
+    """The files of a control group."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.others = folder, 0
+        (folder / "memory.max").write_text(str(limit))
+        self.use(0)
+
+    def use(self, nbytes: int) -> None:
+        (self.folder / "memory.current").write_text(str(self.others + nbytes))
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
+    """A control group with 1,000 MiB, of which the controller leaves 512 MiB free, and a machine with 16 cores."""
+    monkeypatch.setattr(memory_budget, "available_memory", lambda: available_memory(tmp_path))
+    monkeypatch.setattr("dali_proxy._server.pool_sizing.Shares.of_rank", lambda: Shares(16))
+    return Group(tmp_path, 1000 * MB)
+
+
+class Loop:
+    """A loop that waits for samples and results, for as long as so many workers and threads need.
+
+    Args:
+        group: the control group.
+        samples: seconds that a batch takes to read.
+        results: seconds that it takes to compute.
+        worker: bytes of a worker.
+        thread: bytes of a thread.
+    """
+
+    def __init__(self, group: Group, samples: float, results: float, worker: int = 0, thread: int = 0) -> None:
+        self.now, self.threads, self.counts = 0.0, 1, set[tuple[int, int]]()
+        self.times = LoopTimes()
+        self._group, self._worker, self._thread = group, worker, thread
+        self._samples, self._results, self._computed = samples, results, 0.0
+        self._workers = 0
+        life = SimpleNamespace(dataset_workers=SimpleNamespace(ended="", largest_worker=lambda: worker))
+        self.sizing = PoolSizing(self.times, cast("Any", life), lambda: cast("Any", self), 1, lambda: self.now)
+
+    @property
+    def dataset_workers(self) -> int:
+        return self._workers
+
+    def statistics(self) -> dict[str, Any]:
+        operator = {"device": "cpu", "wall": self._computed, "seconds": self._computed}
+        known = {"observed": self.now, "cores_idle": 8 * self.now, "cores_other": 0.0, "cores": 16}
+        return {**known, "operators": {"fn.rotate": operator}, "memory": self._thread * self.threads}
+
+    def resize_pool(self, count: int) -> None:
+        self._workers = count
+        self._resized()
+
+    def resize_threads(self, count: int) -> None:
+        self.threads = count
+        self._resized()
+
+    def _resized(self) -> None:
+        self.counts.add((self._workers, self.threads))
+        self._group.use(self._worker * self._workers + self._thread * self.threads)
+
+    def run(self, seconds: float) -> None:
+        loader, end = Loader(), self.now + seconds
+        while self.now < end:
+            samples, results = self._samples / max(self._workers, 1), self._results / self.threads
+            self.now += 0.01 + samples + results
+            self.times.training += 0.01
+            self.times.worker_wait += samples
+            self.times.result_wait += results
+            self.times.reading += self._samples
+            self._computed += self._results
+            self.times.loop_batches += 1
+            self.sizing.take(loader, "")
+
+
+def test_no_worker_starts_that_the_control_group_has_no_memory_for(group: Group) -> None:
+    loop = Loop(group, samples=0.2, results=0.0, worker=110 * MB)
+    loop.run(60)
+    assert max(workers for workers, _ in loop.counts) == 4  # of 488 MiB
+    assert loop.dataset_workers == 4
+    assert "memory allows no more than 4 of 115 MB" in loop.times.num_workers_reason
+    group.others = 300 * MB  # of other processes
+    group.use(4 * 110 * MB)
+    loop.run(10)
+    assert loop.dataset_workers == 1
+
+
+def test_no_thread_starts_that_the_control_group_has_no_memory_for(group: Group) -> None:
+    loop = Loop(group, samples=0.0, results=0.2, thread=100 * MB)
+    loop.run(60)
+    assert max(threads for _, threads in loop.counts) == 4  # 64 MiB are assumed until one was measured
+    assert "memory allows no more than 4 of 105 MB" in loop.times.num_threads_reason
+    group.others = 900 * MB
+    group.use(400 * MB)
+    loop.run(10)
+    assert loop.threads == 4, "a thread that ends frees little"
+    group.folder.joinpath("memory.max").write_text("max")
+    loop.run(60)
+    assert loop.threads > 4
+
+
+def test_threads_at_the_start_fit_into_the_control_group(group: Group) -> None:
+    assert DALIServer(noisy_values, batch_size=4, num_workers="auto").pipeline.num_threads == 7  # in 488 MiB
+    group.use(990 * MB)
+    assert DALIServer(noisy_values, batch_size=4, num_workers="auto").pipeline.num_threads == 1
+    assert DALIServer(noisy_values, batch_size=4, num_workers="auto", num_threads=5).pipeline.num_threads == 5

@@ -225,7 +225,7 @@ def test_package_is_typed(package: str) -> None:
 FLOORS = (
     "pipeline._arrays pipeline._secrets pipeline._cached_property pipeline._closing pipeline._strict",
     "pipeline.errors pipeline._native pipeline._listing pipeline._requirements pipeline._trusted_folder",
-    "pipeline._ranks pipeline._rng pipeline._size_limit",
+    "pipeline._control_group pipeline._ranks pipeline._rng pipeline._size_limit",
     "pipeline.types pipeline.tfrecord pipeline._sheet pipeline._imaging pipeline._concurrency",
     "pipeline._cuda",
     "pipeline._declaration pipeline._kernels pipeline._optional",

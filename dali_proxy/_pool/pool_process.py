@@ -17,8 +17,16 @@ from dali_proxy.pipeline._ipc.interpreter import child_environment, import_path,
 from dali_proxy.pipeline._ipc.signals import deferred_signals
 from dali_proxy.pipeline._ranks import current_ranks
 
-_PROGRAM = "from dali_proxy._pool.supervisor import main; main()"
+# The server may end, and remove the folder in which the process starts, while the process imports torch.
+_PROGRAM = """
+import os, sys
+sys.path[:] = filter(None, sys.path)
+os.chdir("/")
+from dali_proxy._pool.supervisor import main
+main()
+"""
 _START_PATIENCE = 120.0  # seconds that the process may take to import torch and to start the workers
+_BEGUN = b"1"  # what the process sends then
 _PATIENCE = 5.0  # seconds that it may take to end
 
 
@@ -29,6 +37,7 @@ class PoolProcess:
     """
 
     def __init__(self, folder: str) -> None:
+        self._begun = False  # whether it has said that the workers have started
         with deferred_signals, no_forks:
             self._socket, theirs = socket.socketpair()
             try:
@@ -84,13 +93,19 @@ class PoolProcess:
             ) from error
         except ConnectionError:
             answer = b""
-        if not answer:
+        self._begun = answer == _BEGUN
+        if not self._begun:
             reason = describe_exit(self._process.wait())
             raise ServerDiedError(f"the dataset workers didn't start: their process {reason}; see its output above")
 
     def stop(self) -> None:
-        """End the workers."""
+        """End the workers. Don't wait for a process that still starts."""
         process = self._process
+        with suppress(OSError):  # it has ended, or nothing has arrived
+            self._socket.settimeout(0.0)
+            self._begun = self._begun or self._socket.recv(1) == _BEGUN
+        if not self._begun:
+            process.kill()
         self._socket.close()
         try:
             process.wait(_PATIENCE)

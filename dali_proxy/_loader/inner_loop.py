@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import multiprocessing
 import os
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -56,10 +58,15 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
         return None
 
     def modules(self) -> tuple[str, ...]:
-        """Return the names of the modules of the user's dataset and its parts: other processes need them to read."""
+        """Return the names of the modules of the user's dataset and its parts: other processes need them to read.
+
+        This calls no code of the user: a ``__getattr__`` may raise anything.
+        """
         dataset = getattr(self.dataset, "dataset", self.dataset)
-        parts = [dataset, *getattr(dataset, "__dict__", {}).values()]
-        owners = [part if hasattr(part, "__qualname__") else type(part) for part in parts]
+        parts = [dataset]
+        with suppress(AttributeError):  # it has slots
+            parts += object.__getattribute__(dataset, "__dict__").values()
+        owners = [part if inspect.isclass(part) or inspect.isroutine(part) else type(part) for part in parts]
         names = {str(owner.__module__) for owner in owners}
         return tuple(sorted(names - {"__main__", "__mp_main__", "builtins"}))
 

@@ -68,6 +68,19 @@ class PidDataset(IndexDataset):
         return (*super().__getitem__(index), os.getpid())
 
 
+class Settings(dict[str, Any]):
+    """The usual way to read a dictionary by attributes, which raises a KeyError for those that it doesn't have."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class DatasetWithSettings(IndexDataset):
+    def __init__(self, length: int, transform: Any) -> None:
+        super().__init__(length, transform)
+        self.settings = Settings(width=3)
+
+
 @pytest.fixture(autouse=True)
 def decisions(monkeypatch: pytest.MonkeyPatch) -> Decisions:
     """Let the test decide instead of the measurements. Return a list that gets the function for each server."""
@@ -233,6 +246,13 @@ def test_serve_lets_the_number_change_unless_it_is_given(decisions: Any) -> None
         assert len(decisions) == 1, "only the loader without num_workers"
         assert server._life.dataset_workers is None
     assert DALIServer(noisy()).num_workers == 0
+
+
+def test_attributes_of_a_dataset_may_raise_any_error(decisions: Any) -> None:
+    with DALIServer(noisy(), num_workers="auto") as server:
+        epoch = Epoch(server, DatasetWithSettings(SAMPLES, server.proxy), decisions, shuffle=False)
+        assert epoch.run(2).resize(1).run().indices == list(range(SAMPLES))
+        assert set(epoch.batches._inner.modules()) == {"dali_proxy._worker.proxy", __name__}
 
 
 def test_signal_handler_that_raises_while_this_process_reads_loses_no_batch(decisions: Any) -> None:

@@ -3,13 +3,13 @@
 #   make PYTHON=python3.12 ...    another interpreter for a new environment
 #   make VENV=/elsewhere ...      another folder for it
 #   make test ARGS="-k crop -x"   additional arguments for the command of the target
-#   make test JOBS=8              number of processes that run tests in parallel
+#   make test JOBS=8              number of processes that run tests in parallel (3 keep two cores busy: many tests wait)
 
 PYTHON ?= python3
 VENV   ?= .venv
 CUDA   ?= cuda13
 ARGS   ?=
-JOBS   ?= 2
+JOBS   ?= 3
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -26,6 +26,10 @@ DOCS := $(VENV)/.installed-docs
 
 # If Python may not write bytecode, each of the many processes that tests start compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
+
+# Tests fork their process thousands of times. With large pages, its page tables are small. tests/conftest.py hides the
+# variable from the programs that tests start.
+test test-thorough: export GLIBC_TUNABLES := glibc.malloc.hugetlb=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -53,8 +53,10 @@ def _gpu_is_asked_for(config: pytest.Config) -> bool:
     return any(_is_asked_for(config, marker) for marker in ("gpu", "gpu_alone"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare this process for the processes that tests start."""
+    if "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None):
+        os.environ.pop("GLIBC_TUNABLES", None)  # the Makefile sets it for the processes that run tests
     os.environ[STRICT] = "1"
     preload()
     # Shells let background jobs ignore SIGINT, and children inherit that.

@@ -33,6 +33,7 @@ def test_missing_sanitizer_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     ]
 
 
+@pytest.mark.thorough
 def test_gpu_tests_are_collected_without_optional_packages() -> None:
     """Modules that need a package are skipped as a whole, instead of ending the run by an error."""
     folders = ("tests/parity", "tests/pipeline", "tests/test_fuzz.py")

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.environment import with_project
+from tests.thorough import thorough_except
 from tests.waiting import PATIENCE_S
 
 EXAMPLE = """
@@ -87,7 +88,9 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("part", "batches"), [(WITH, 6), (WITHOUT_WITH, 1), (SPAWN, 6)], ids=["with", "without-with", "spawn"]
+    ("part", "batches"),
+    thorough_except([(WITH, 6), (WITHOUT_WITH, 1), (SPAWN, 6)], (WITH, 6), (WITHOUT_WITH, 1)),
+    ids=["with", "without-with", "spawn"],
 )
 def test_script_ends_well(tmp_path: Path, jpeg_folder: Path, part: str, batches: int) -> None:
     run = subprocess.run(

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.environment import with_project
 
 #: The user's module, or the `__init__.py` of a package. Other processes import its objects by name, fast without torch.
@@ -143,6 +145,7 @@ def test_command_runs_in_a_folder_with_a_pipeline_of_the_user(tmp_path: Path) ->
     assert done.stdout == "resize 1\n", done.stderr
 
 
+@pytest.mark.thorough
 def test_torchrun_starts_a_script_beside_a_pipeline_of_the_user(tmp_path: Path) -> None:
     scripts = tmp_path / "scripts"
     scripts.mkdir()

@@ -137,6 +137,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_functions_of_a_script_work_in_processes_that_torch_spawned(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPAWNING)

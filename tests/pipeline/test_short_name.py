@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.environment import with_project
+from tests.thorough import thorough_except
 
 
 def python(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -91,7 +92,7 @@ def plus_one(array):
 """
 
 
-@pytest.mark.parametrize("kind", ["file", "package", "folder"])
+@pytest.mark.parametrize("kind", thorough_except(["file", "package", "folder"], "package"))
 def test_script_runs_beside_a_pipeline_of_the_user(kind: str, tmp_path: Path) -> None:
     module = "pipeline" if kind == "file" else "pipeline.errors"  # a name that ours has, too
     if kind == "file":

@@ -30,6 +30,7 @@ from dali_proxy import DALIServer, DataLoader, LastBatchPolicy
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError
 from tests.dali_proxy.indexed import IndexDataset, IndexStream, RaisingDataset, noisy, sample
+from tests.thorough import thorough_except
 
 SAMPLES, BATCH = 22, 4
 
@@ -395,13 +396,17 @@ def test_iterable_datasets_resume_from_every_batch(noise: DALIServer, kind: Any)
 
 @pytest.mark.parametrize(
     ("kind", "num_workers", "options"),
-    [
-        (StreamWithState, 2, {}),
+    thorough_except(
+        [
+            (StreamWithState, 2, {}),
+            (StreamOfCounted, 2, {"persistent_workers": True}),
+            (PlainStream, 2, {"drop_last": True}),
+            (UnequalParts, 3, {"batch_size": 2}),
+            (StreamWithState, 2, {"batch_size": None}),
+        ],
         (StreamOfCounted, 2, {"persistent_workers": True}),
-        (PlainStream, 2, {"drop_last": True}),
         (UnequalParts, 3, {"batch_size": 2}),
-        (StreamWithState, 2, {"batch_size": None}),
-    ],
+    ),
 )
 def test_workers_of_iterable_datasets_take_turns_as_before(
     noise: DALIServer, kind: Any, num_workers: int, options: Any

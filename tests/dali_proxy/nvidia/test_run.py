@@ -142,6 +142,7 @@ def test_missing_module_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert done.stderr.strip() == "dali-proxy run: there is no module 'missing.part'"
 
 
+@pytest.mark.thorough
 def test_workers_that_are_spawned_import_the_script_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPAWN)
     done = run("train.py", folder=tmp_path)

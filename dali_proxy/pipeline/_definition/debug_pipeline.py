@@ -59,11 +59,7 @@ class DebugPipeline(Pipeline):
         return builder
 
     def define_graph(self) -> Any:
-        """Raise an error.
-
-        Raises:
-            GraphError: always, because there is no graph.
-        """
+        """Raise a `GraphError`: there is no graph."""
         raise GraphError("a pipeline with debug=True has no graph: it calls the graph function for every batch")
 
     def build(self, define_graph: Callable[[], Any] | None = None) -> None:
@@ -76,16 +72,7 @@ class DebugPipeline(Pipeline):
             self._finalizer.run()
 
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> Outputs:
-        """Call the graph function for one batch, and return its outputs.
-
-        Args:
-            cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
-            **inputs: a batch for inputs of the graph function, by name.
-
-        Raises:
-            StopIteration: the data has ended.
-            PipelineError: an operator failed.
-        """
+        """Call the graph function for one batch, and return its outputs. Has the arguments of `Pipeline.run`."""
         check_stream(cuda_stream)
         self._internals.use_api("BASIC")
         for name, data in inputs.items():
@@ -98,15 +85,7 @@ class DebugPipeline(Pipeline):
         self._schedule()
 
     def share_outputs(self, cuda_stream: Any = None) -> Outputs:
-        """Return the outputs of the oldest batch.
-
-        Args:
-            cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
-
-        Raises:
-            StopIteration: the data has ended, or no batch was scheduled.
-            PipelineError: the batch failed.
-        """
+        """Return the outputs of the oldest batch. Has the arguments and errors of `Pipeline.share_outputs`."""
         self._internals.use_api("SCHEDULED")
         if not self._ahead:
             raise StopIteration("no batch was scheduled: call schedule_run() or run() first")
@@ -141,11 +120,7 @@ class DebugPipeline(Pipeline):
         return not self._ahead
 
     def checkpoint(self, *_: Any, **__: Any) -> bytes:
-        """Raise an error.
-
-        Raises:
-            PipelineError: always.
-        """
+        """Raise a `PipelineError`: there are no checkpoints."""
         raise PipelineError("a pipeline with debug=True has no checkpoints")
 
     def _reader_metas(self) -> Mapping[str, ReaderMeta]:

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from benchmarks.check import WrongOutputError
+from benchmarks.comparison import jobs
 from benchmarks.comparison.__main__ import last_jobs
 from benchmarks.comparison.check import check_batches
 from benchmarks.comparison.job import Job
@@ -143,6 +144,18 @@ def test_memory_of_a_group_counts_shared_pages_once(tmp_path: Path) -> None:
             process.stdin.close()
     assert alone > size >> 20
     assert together - alone < size >> 21
+
+
+def test_page_says_why_a_gain_is_small() -> None:
+    assert set(comparison.REASONS) == set(jobs.JOBS)
+    document = comparison.results()
+    for name, job in document["jobs"].items():
+        for one in job["rivals"].values():
+            one["rate"] = 1000.0
+        for ours, told in ((1301.0, False), (1299.0, True), (500.0, True)):
+            job["rivals"]["dali-proxy"]["rate"] = ours
+            document["jobs"] = {name: job}
+            assert (comparison.REASONS[name] in comparison.page(document)) == told
 
 
 def test_page_is_current() -> None:

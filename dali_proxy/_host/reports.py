@@ -27,6 +27,8 @@ from dali_proxy.pipeline._remote.totals import remote_totals
 from dali_proxy.pipeline._video.video_pool import total_counters
 
 _MOST_WAITING = 64  # requests for samples
+# Counters of the loops of a process that the controller in another process needs.
+_OF_OTHERS = ("loop_batches", "training", "worker_wait", "result_wait", "reading", "processor")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -82,6 +84,11 @@ class Reports:
         if message.subject == "stats":
             report = self.stats()
             report["ranks"] = self._ranks(client)
+            report["others"] = {
+                str(consumer.pid): {name: getattr(loops, name) for name in _OF_OTHERS}
+                for consumer, loops in self._loops.items()
+                if consumer is not client and loops.looping
+            }
             if not isinstance(client, Consumer):
                 report["loops"] = [_fields(each) for each in self._loops.values()]
                 report["host_id"] = id(self)  # jobs that share a host have a socket each

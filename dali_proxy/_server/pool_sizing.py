@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -35,7 +35,7 @@ _log = logging.getLogger("dali_proxy")
 class _Counters:
     """The counters of the loops at a time."""
 
-    batches: int
+    batches: float
     training: float
     wait: float
     results: float
@@ -48,9 +48,22 @@ class _Counters:
             times.loop_batches, times.training, times.worker_wait, times.result_wait, times.reading, times.processor
         )
 
+    @classmethod
+    def of_report(cls, loops: Mapping[str, Any]) -> _Counters:
+        waits = loops["worker_wait"], loops["result_wait"]
+        return cls(loops["loop_batches"], loops["training"], *waits, loops["reading"], loops["processor"])
+
     @property
     def seconds(self) -> float:
         return self.training + self.wait + self.results
+
+    def since(self, earlier: _Counters) -> _Counters:
+        return _Counters(*(now - before for now, before in zip(astuple(self), astuple(earlier), strict=True)))
+
+    def in_seconds(self, seconds: float) -> _Counters:
+        """Return what this would be in a time."""
+        factor = seconds / self.seconds
+        return _Counters(*(factor * each for each in astuple(self)))
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,7 @@ class _Use:
     threads: float
     processor: float
     memory: int
+    loops: Mapping[str, _Counters]  # of other processes
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> _Use:
@@ -73,11 +87,14 @@ class _Use:
             sum(times["wall"] for times in on_cpu),
             sum(times["seconds"] for times in on_cpu),
             report["memory"],
+            {process: _Counters.of_report(loops) for process, loops in report["others"].items()},
         )
 
 
 class PoolSizing:
-    """Measures the loops of this process, and changes the numbers of dataset workers and threads of its server.
+    """Measures loops, and changes the numbers of dataset workers and threads of the server of this process.
+
+    It does so while a loop of this process runs. Those of other processes that use the server count as much.
 
     Each loader has its own number of workers, which a loop of another loader doesn't change. If loops of several
     loaders run at once, the first one decides. All share the threads. One of the two numbers changes at a time.
@@ -109,10 +126,10 @@ class PoolSizing:
         self._next = 0.0  # time of the next look
         self._changed = 0.0  # time of the last change
         self._before = 0  # number of workers before it
-        self._settled_at: int | None = None  # number of batches from which on all workers have read one
+        self._settled_at: float | None = None  # number of batches from which on all workers have read one
         self._begin: _Counters | None = None  # of the measurement
         self._used: _Use | None = None  # at its begin
-        self._use_now = _Use(0.0, 0.0, 0.0, 1, 0.0, 0.0, 0)  # at its end
+        self._use_now = _Use(0.0, 0.0, 0.0, 1, 0.0, 0.0, 0, {})  # at its end
         self._begun = 0.0
         self._worker_bytes, self._looks = _WORKER, 0
         self._thread_bytes = THREAD_BYTES
@@ -235,15 +252,19 @@ class PoolSizing:
             if observed > 0
             else {}
         )
+        own = end.since(begin)
+        others = [loops.since(before.loops[each]) for each, loops in used.loops.items() if each in before.loops]
+        # They report now and then, not when this loop's window begins and ends.
+        loops = [own, *(each.in_seconds(own.seconds) for each in others if each.batches > 0 and each.seconds > 0)]
         return Window(
             **known,
             end=now,
-            batches=end.batches - begin.batches,
-            seconds=end.seconds - begin.seconds,
-            wait=end.wait - begin.wait,
-            results=end.results - begin.results,
-            reading=end.reading - begin.reading,
-            processor=end.processor - begin.processor,
+            batches=sum(each.batches for each in loops),
+            seconds=own.seconds,
+            wait=max(each.wait for each in loops),
+            results=max(each.results for each in loops),
+            reading=sum(each.reading for each in loops),
+            processor=sum(each.processor for each in loops),
             limit=self._limit(),
             nbytes=self._worker_bytes,
         )

@@ -196,6 +196,8 @@ class LoopTimes:
             rank=self.rank,
             latency=tuple((stage, tuple(each.counts().items())) for stage, each in self.latency.items()),
             slowest=tuple(slowest_of(self.slowest).items()),
+            reading=self.reading,
+            processor=self.processor,
         )
 
     def pause(self) -> None:

@@ -29,11 +29,11 @@ _FACTOR, _LARGE_FACTOR = 2, 4  # by which the number grows: of workers that comp
 
 @dataclass(frozen=True)
 class Window:
-    """Counters of the loop for a while, in seconds.
+    """Counters of the loop for a while, in seconds. If several processes have loops, waits are those of the slowest.
 
     Attributes:
         end: time at its end.
-        batches: number of batches that the loop took.
+        batches: number of batches that the loops took.
         seconds: duration of the loop.
         wait: time that the loop waited for samples. Without workers, it read them in this time.
         results: time that it waited for the pipeline.
@@ -46,7 +46,7 @@ class Window:
     """
 
     end: float
-    batches: int
+    batches: float
     seconds: float
     wait: float
     results: float

@@ -372,6 +372,7 @@ class LoopReport(Message, frozen=True, kw_only=True):
         latency: durations of stages of batches; see `Latency.counts`.
         slowest: seconds that reading a sample took, by its dataset index.
         num_workers_reason, num_threads_reason: see `ServerStats`.
+        reading, processor: elapsed and processor time in which the batches were read.
     """
 
     training: float
@@ -394,6 +395,8 @@ class LoopReport(Message, frozen=True, kw_only=True):
     slowest: Annotated[tuple[tuple[Line, float], ...], MANY] = ()
     num_workers_reason: Text = ""
     num_threads_reason: Text = ""
+    reading: float = 0.0
+    processor: float = 0.0
 
 
 class ReadBatch(Message, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import time
@@ -112,7 +113,15 @@ def test_each_loader_has_its_own_number_of_workers() -> None:
     life = SimpleNamespace(dataset_workers=None)
     life.start_dataset_workers = lambda modules: setattr(life, "dataset_workers", pool)
     consumer = SimpleNamespace(dataset_workers=0)
-    idle = {"observed": 0.0, "cores_idle": 0.0, "cores_other": 0.0, "cores": 2, "operators": {}, "memory": 0}
+    idle = {
+        "observed": 0.0,
+        "cores_idle": 0.0,
+        "cores_other": 0.0,
+        "cores": 2,
+        "operators": {},
+        "memory": 0,
+        "others": {},
+    }
     consumer.statistics = lambda: idle
     consumer.resize_pool = lambda count: setattr(consumer, "dataset_workers", count)
     sizing = PoolSizing(times, cast("Any", life), lambda: cast("Any", consumer), 0, lambda: now[0])
@@ -183,6 +192,11 @@ class Loop:
         self._group, self._worker, self._thread = group, worker, thread
         self._samples, self._results, self._computed = samples, results, 0.0
         self._workers = 0
+        #: Counters of a loop of another process, and what a batch takes there: training, samples.
+        self.other = dict.fromkeys(
+            ("loop_batches", "training", "worker_wait", "result_wait", "reading", "processor"), 0.0
+        )
+        self.takes_there = 0.0, 0.0
         life = SimpleNamespace(dataset_workers=SimpleNamespace(ended="", largest_worker=lambda: worker))
         self.sizing = PoolSizing(self.times, cast("Any", life), lambda: cast("Any", self), 1, lambda: self.now)
 
@@ -193,7 +207,12 @@ class Loop:
     def statistics(self) -> dict[str, Any]:
         operator = {"device": "cpu", "wall": self._computed, "seconds": self._computed}
         known = {"observed": self.now, "cores_idle": 8 * self.now, "cores_other": 0.0, "cores": 16}
-        return {**known, "operators": {"fn.rotate": operator}, "memory": self._thread * self.threads}
+        return {
+            **known,
+            "operators": {"fn.rotate": operator},
+            "memory": self._thread * self.threads,
+            "others": {"7": dict(self.other)},
+        }
 
     def resize_pool(self, count: int) -> None:
         self._workers = count
@@ -218,7 +237,21 @@ class Loop:
             self.times.reading += self._samples
             self._computed += self._results
             self.times.loop_batches += 1
+            self._run_other(0.01 + samples + results)
             self.sizing.take(loader, "")
+
+    def _run_other(self, seconds: float) -> None:
+        training, samples = self.takes_there
+        wait = samples / max(self._workers, 1)
+        if training + wait:
+            batches = seconds / (training + wait)
+            for name, each in {
+                "training": training,
+                "worker_wait": wait,
+                "reading": samples,
+                "loop_batches": 1.0,
+            }.items():
+                self.other[name] += batches * each
 
 
 def test_no_worker_starts_that_the_control_group_has_no_memory_for(group: Group) -> None:
@@ -252,3 +285,48 @@ def test_threads_at_the_start_fit_into_the_control_group(group: Group) -> None:
     group.use(990 * MB)
     assert DALIServer(noisy_values, batch_size=4, num_workers="auto").pipeline.num_threads == 1
     assert DALIServer(noisy_values, batch_size=4, num_workers="auto", num_threads=5).pipeline.num_threads == 5
+
+
+def test_loops_of_other_processes_get_workers(group: Group) -> None:
+    loop = Loop(group, samples=0.0, results=0.0, worker=10 * MB)
+    loop.run(20)
+    assert loop.dataset_workers == 0, "this loop needs none"
+    loop.takes_there = 0.01, 0.1
+    loop.run(60)
+    assert loop.dataset_workers >= 8
+    assert "times as many batches" in loop.times.num_workers_reason or "waits" in loop.times.num_workers_reason
+    loop.takes_there = 0.0, 0.0  # it has ended
+    loop.run(120)
+    assert loop.dataset_workers == 0
+
+
+def take_batches(server: DALIServer, until: Any, counted: Any) -> None:
+    """Take batches in another process until the event is set."""
+    for number, _ in enumerate(DataLoader(server, WaitingDataset(ENDLESS, server.proxy), batch_size=4), 1):
+        counted.value = number
+        if until.is_set():
+            break
+
+
+def test_loops_of_two_processes_know_each_other_and_neither_starves() -> None:
+    spawn = multiprocessing.get_context("spawn")
+    done, counted = spawn.Event(), spawn.Value("q", 0)
+    with DALIServer(noisy(), num_workers="auto") as server:
+        other = spawn.Process(target=take_batches, args=(server, done, counted))
+        other.start()
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            enough = 20
+            for taken, _ in enumerate(DataLoader(server, IndexDataset(ENDLESS, server.proxy), batch_size=4)):
+                loops = server.consumer.statistics()["others"].get(str(other.pid), {})
+                if loops.get("loop_batches", 0) > enough and taken > enough and counted.value > enough:
+                    break
+                assert time.monotonic() < deadline, (taken, counted.value, loops)
+            assert loops["reading"] > 0.005 * 4 * enough
+            assert loops["worker_wait"] > 0
+        finally:
+            done.set()
+            other.join(PATIENCE_S)
+            other.kill()
+            other.join()
+        assert other.exitcode == 0

@@ -48,6 +48,12 @@ class Life:
     def directory(self) -> str:
         return os.path.dirname(self.endpoint.path)
 
+    @property
+    def missing_socket(self) -> str:
+        """The path of a socket of the server that doesn't exist; empty if all exist."""
+        paths = [each.path for each in self.endpoint.of_processes]
+        return next((path for path in paths if not os.path.exists(path)), "")
+
     def start_dataset_workers(self, modules: tuple[str, ...] = ()) -> None:
         """Start the process of dataset workers, whose number the server then changes. Don't wait for it.
 
@@ -112,7 +118,7 @@ class Life:
         owned, host = os.getpid() == self.owner, self.host
         if owned and host is not None:
             how = host.describe_exit(0.5) or (
-                f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
+                f"its socket {self.missing_socket} was removed while it ran, possibly by a program that cleans the "
                 f"temporary folder"
             )
             hint = "" if restarts else '; with restart="on-failure", loops continue with a new one; else call start()'

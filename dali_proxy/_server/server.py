@@ -244,7 +244,7 @@ class DALIServer:
         host = self._life.host
         if self.cluster is not None:
             return self.owned and host is not None and host.alive
-        return (not self.owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
+        return (not self.owned or (host is not None and host.alive)) and not self._life.missing_socket
 
     @property
     def pid(self) -> int | None:

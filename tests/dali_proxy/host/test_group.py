@@ -209,6 +209,20 @@ def test_checkpoint_resumes_with_another_number(expected: list[Any]) -> None:
     assert found == expected[0]
 
 
+def test_removed_socket_of_a_process_restarts_the_server(expected: list[Any]) -> None:
+    with DALIServer(noisy(), num_processes=2, restart="on-failure") as server, soon():
+        loader = loader_of(server, num_workers=1)
+        found = [[plain(batch) for batch in loader]]
+        before, (_, second) = processes_of(server), server.endpoint.of_processes
+        os.unlink(second.path)
+        assert not server.running
+        error = server.end_error()
+        assert f"its socket {second.path} was removed while it ran" in str(error)
+        found.append([plain(batch) for batch in loader])
+        assert found == expected
+        assert not {*before} & {*processes_of(server)}
+
+
 def test_other_processes_use_a_handle() -> None:
     with DALIServer(affine(), num_processes=2) as server:
         handle = pickle.loads(pickle.dumps(server))

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from dali_proxy._common.folders import make_folder
 from dali_proxy._host.options import HostOptions
-from dali_proxy._host.process import ProcessHost, open_process
+from dali_proxy._host.process import CLOSING, ProcessHost, open_process
 from dali_proxy._transport.endpoint import path_of_process
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.errors import IPCError
 from dali_proxy.pipeline._ipc.signals import deferred_signals
+
+_GLANCE = 0.01  # seconds between checks of the processes
 
 
 class HostGroup:
@@ -69,10 +72,11 @@ class HostGroup:
 
     def describe_exit(self, patience: float = 5.0) -> str:
         """Return how the first process that ended did, or why one is ending; empty while all run."""
-        for host in sorted(self.hosts, key=lambda each: each.alive):
-            if text := host.describe_exit(patience):
-                return text
-        return ""
+        end = time.monotonic() + min(patience, CLOSING)
+        while not (ending := [host for host in self.hosts if host.is_ending]) and time.monotonic() < end:
+            time.sleep(_GLANCE)
+        first = min(ending, key=lambda host: host.alive, default=None)
+        return "" if first is None else first.describe_exit(patience)
 
     def stop(self, reason: str) -> None:
         """Stop all processes, at the same time: else a worker that lost one would count as dead, and be replaced."""

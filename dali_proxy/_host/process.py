@@ -32,7 +32,8 @@ gc.freeze()
 gc.enable()
 sys.exit(main())
 """
-_CLOSING = 0.5  # seconds in which the system closes all sockets of a process that ends
+#: Seconds in which the system closes all sockets of a process that ends.
+CLOSING = 0.5
 _LOOK = 1.0  # seconds before checking whether the host is stopped (SIGSTOP), in which case it can't shut down
 
 
@@ -81,6 +82,11 @@ class ProcessHost:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the process has ended, has said why it will, or has closed its sockets."""
+        return not self.alive or bool(self._reason()) or not self._control.alive()
+
     def describe_exit(self, patience: float = 5.0) -> str:
         """Return how the process ended, or why it is ending; empty while it runs.
 
@@ -88,14 +94,14 @@ class ProcessHost:
             patience: seconds to wait for its end. On a busy machine, a process ends long after its sockets have closed.
         """
         try:
-            code = self._process.wait(min(patience, _CLOSING))
+            code = self._process.wait(min(patience, CLOSING))
         except subprocess.TimeoutExpired:
             if reason := self._reason():  # a batch that never ends may delay its end
                 return f"its process (pid {self.pid}) {reason}"
             if self._control.alive():  # it closed only one connection
                 return ""
             try:
-                code = self._process.wait(max(patience - _CLOSING, 0.0))
+                code = self._process.wait(max(patience - CLOSING, 0.0))
             except subprocess.TimeoutExpired:
                 return ""
         return f"its process (pid {self.pid}) {self._reason() or describe_exit(code)}"

@@ -387,6 +387,18 @@ def test_process_that_cannot_start_leaves_none_behind(monkeypatch: pytest.Monkey
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
+def test_first_process_that_ends_is_described_without_waiting_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DALIServer(affine(), num_processes=3) as server:
+        host = server._life.host
+        assert isinstance(host, HostGroup)
+        assert host.describe_exit(0.0) == ""
+        last = host.hosts[-1]
+        os.kill(last.pid, signal.SIGSTOP)
+        last._control.close()  # the process ends, and the system has closed its sockets, but it still exists
+        monkeypatch.setattr(ProcessHost, "describe_exit", lambda self, patience: f"{self.pid} ended")
+        assert host.describe_exit() == f"{last.pid} ended"
+
+
 def test_processes_stop_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 

@@ -162,8 +162,9 @@ class LoopTimes:
         self.latency["dataset"].add(cost.seconds)
         self.reading += cost.seconds
         self.processor += cost.processor
-        if cost.slowest_seconds > self.slowest.get(cost.slowest, self._least_slow):
-            self.slowest[clip(cost.slowest, _NAME)] = cost.slowest_seconds
+        name = clip(cost.slowest, _NAME)
+        if cost.slowest_seconds > self.slowest.get(name, self._least_slow):
+            self.slowest[name] = cost.slowest_seconds
             if len(self.slowest) > 2 * _SLOWEST:
                 self.slowest = slowest_of(self.slowest)
                 self._least_slow = min(self.slowest.values())

@@ -33,9 +33,9 @@ class Draw:
         view: 0 for the first result of the pipeline for the same samples, 1 for the second, and so on.
         name: what it is, if the operator draws several, such as ``anchor (y, x)``; else empty.
         numbers: the numbers of each sample, in the order of the batch; None for a sample that takes another branch of
-            an ``if``. None for an operator without anything short to show, such as ``fn.noise.gaussian``, which draws a
-            number for each element, or a Python function; and for one whose numbers depend on results of such
-            functions, of readers or of sources.
+            an ``if``, unless the operator has no inputs: then it draws for all samples. None for an operator without
+            anything short to show, such as ``fn.noise.gaussian``, which draws a number for each element, or a Python
+            function; and for one whose numbers depend on results of such functions, of readers or of sources.
     """
 
     operator: str

@@ -105,6 +105,13 @@ def test_slowest_samples_are_kept() -> None:
     assert len(times.slowest) <= 16
 
 
+def test_sample_with_a_long_name_keeps_its_longest_time() -> None:
+    times = LoopTimes()
+    for seconds in (5.0, 1.0, 3.0):
+        times.note_cost(Cost(1.0, 0, 0, f"7 ({'folder/' * 30}7.jpg)", seconds))
+    assert list(times.slowest.values()) == [5.0]
+
+
 def test_first_batches_do_not_count_as_waiting() -> None:
     times = LoopTimes()
     times.leave(2.0, 1.0, is_first=True)

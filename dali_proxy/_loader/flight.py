@@ -37,28 +37,26 @@ class Flight:
 
     Attributes:
         chunk: number of batches in a chunk.
-        reason: bound that limits it, as text for users.
+        in_flight: number of batches that workers have got, and the loop hasn't, at most.
     """
 
     def __init__(self, workers: int, prefetch_factor: int) -> None:
-        self.chunk = 1
-        self.reason = "the first batches"
         self._tasks = workers * prefetch_factor
+        self._set(1, "the first batches")
         self._seconds = self._nbytes = self._message = 0.0
         self._waits = False
         self._waiting_nbytes = min(_WAITING_NBYTES, in_flight_bytes())
         self._interval = self._waited = 0.0  # moving averages: seconds between batches, and of waiting for results
         self._last = 0.0
 
-    @property
-    def in_flight(self) -> InFlight:
-        """Number of batches that workers have got, and the loop hasn't, at most."""
-        reason = "prefetch_factor" if self.chunk == 1 else f"prefetch_factor, {self.chunk} at once"
-        return InFlight(self._tasks * self.chunk, f"{reason}; limit: {self.reason}")
+    def _set(self, chunk: int, limit: str) -> None:
+        self.chunk, self._limit = chunk, limit
+        reason = "prefetch_factor" if chunk == 1 else f"prefetch_factor, {chunk} at once"
+        self.in_flight = InFlight(self._tasks * chunk, f"{reason}; limit: {limit}")
 
     def restart(self) -> int:
         """Return the size of the first chunks of an epoch: its first batch waits for no other."""
-        self.chunk = 1
+        self._set(1, self._limit)
         return self.chunk
 
     def note_wait(self, seconds: float) -> None:
@@ -96,6 +94,7 @@ class Flight:
             most / ((self._nbytes + result) * self._tasks),
         )
         bound = min(bounds)
-        self.reason = _REASONS[bounds.index(bound)]
-        self.chunk = max(1, min(int(bound), 2 * self.chunk))
-        return self.chunk
+        chunk, limit = max(1, min(int(bound), 2 * self.chunk)), _REASONS[bounds.index(bound)]
+        if chunk != self.chunk or limit != self._limit:
+            self._set(chunk, limit)
+        return chunk

@@ -28,11 +28,12 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
             f"{each.recent.limited_by or '-'}"
         )
     for each in observations:
-        owner = f"  (process {each.owner}, {each.total.num_workers or each.total.workers} workers)"
+        workers = each.total.num_workers or each.total.workers
+        owner = f"  (process {each.owner}, {workers} worker{'' if workers == 1 else 's'})"
         lines += ["", f"{each.pid}  {_in_one_line(each.command, width - len(f'{each.pid}  {owner}'))}{owner}"]
         lines += _indented(each.advice, width)
         lines += _indented(each.total.cache_advice, width)
-        if each.total.num_workers_reason:
+        if each.total.num_workers_reason and each.total.num_workers_reason not in each.advice:
             lines += _indented(f"Workers: {each.total.num_workers_reason}", width)
         if each.total.num_threads_reason:
             lines += _indented(f"Threads: {each.total.num_threads_reason}", width)

@@ -134,7 +134,8 @@ def _workers(stats: Counters) -> str:
             f"{text}The workers wait for shared memory: raise arena_bytes_limit of DALIServer, or shrink the batches."
         )
     if stats.num_workers_reason:
-        return f"{text}The server has chosen {_counted(stats.num_workers, 'worker')}: {stats.num_workers_reason}."
+        now = f"it has {_counted(stats.num_workers, 'worker')} now"
+        return f"{text}The server chooses the number of workers; {now}: {stats.num_workers_reason}."
     if stats.loop_batches and not stats.num_workers:
         return f"{text}The training process reads the samples itself: pass num_workers=1 or more to the loader."
     elapsed = stats.worker_elapsed

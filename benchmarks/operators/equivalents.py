@@ -17,9 +17,9 @@ from typing import Any
 import cv2
 import numpy as np
 import numpy.typing as npt
+import scipy
 import soxr
 import torch
-from scipy import fft, ndimage, signal
 from torch.nn import functional
 
 from benchmarks.operators.cases import Type
@@ -132,7 +132,7 @@ def scipy_resize(call: Call) -> Array:
     data = call.data if call.layout == "CHW" else call.data[..., 0]
     size = (3, *call.get("size")) if call.layout == "CHW" else call.get("size")
     zoom = [to / extent for to, extent in zip(size, data.shape, strict=True)]
-    made: Array = ndimage.zoom(data, zoom, order=0 if call.nearest else 1, mode="nearest", grid_mode=True)
+    made: Array = scipy.ndimage.zoom(data, zoom, order=0 if call.nearest else 1, mode="nearest", grid_mode=True)
     return made if call.layout == "CHW" else made[..., None]
 
 
@@ -177,7 +177,7 @@ def scipy_warp(call: Call) -> Array:
     matrix = _mapping(call)
     linear = matrix[::-1, 2::-1]
     offset = matrix[::-1, 3] + linear.sum(axis=1) * 0.5 - 0.5
-    made: Array = ndimage.affine_transform(
+    made: Array = scipy.ndimage.affine_transform(
         call.data[..., 0], linear, offset, order=0 if call.nearest else 1, mode="grid-constant"
     )
     return made[..., None]
@@ -212,7 +212,7 @@ def scipy_gaussian(call: Call) -> Array:
     spatial = range(call.data.ndim)[call.layout[0] in "FC" : None if call.layout == "CHW" else -1]
     made = call.data.astype(np.float32)
     for axis in spatial:
-        made = ndimage.correlate1d(made, _gauss(call), axis, mode="mirror")
+        made = scipy.ndimage.correlate1d(made, _gauss(call), axis, mode="mirror")
     return _back(torch.from_numpy(made), call.data.dtype).numpy()
 
 
@@ -590,7 +590,7 @@ def scipy_resample(call: Call) -> Array:
     if "scale" in call.arguments or call.data.dtype != np.float32:
         raise NotImplementedError
     ratio = Fraction(int(call.get("out_rate")), int(call.get("in_rate")))
-    made: Array = signal.resample_poly(call.data, ratio.numerator, ratio.denominator, axis=0)
+    made: Array = scipy.signal.resample_poly(call.data, ratio.numerator, ratio.denominator, axis=0)
     return made
 
 
@@ -609,12 +609,12 @@ def torch_spectrogram(call: Call) -> Array:
 def scipy_spectrogram(call: Call) -> Array:
     length, step = call.get("window_length"), call.get("window_step")
     windows = np.lib.stride_tricks.sliding_window_view(call.data, length)[::step] * _hann(length).astype(np.float32)
-    found = fft.rfft(windows, call.get("nfft"))
+    found = scipy.fft.rfft(windows, call.get("nfft"))
     return np.ascontiguousarray((found.real**2 + found.imag**2).T)
 
 
 def scipy_power(call: Call) -> Array:
-    found = fft.rfft(call.data)
+    found = scipy.fft.rfft(call.data)
     return np.asarray(found.real**2 + found.imag**2)
 
 
@@ -633,7 +633,7 @@ def torch_mel(call: Call) -> Array:
 
 
 def scipy_mfcc(call: Call) -> Array:
-    return np.ascontiguousarray(fft.dct(call.data, axis=0, norm="ortho")[: call.get("n_mfcc")])
+    return np.ascontiguousarray(scipy.fft.dct(call.data, axis=0, norm="ortho")[: call.get("n_mfcc")])
 
 
 def torch_decibels(call: Call) -> Array:
@@ -647,7 +647,7 @@ def numpy_decibels(call: Call) -> Array:
 
 
 def scipy_emphasis(call: Call) -> Array:
-    made: Array = signal.lfilter(np.array([1, -0.97], np.float32), np.ones(1, np.float32), call.data)
+    made: Array = scipy.signal.lfilter(np.array([1, -0.97], np.float32), np.ones(1, np.float32), call.data)
     made[0] -= np.float32(0.97) * call.data[0]
     return made
 

@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 import weakref
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
@@ -64,7 +65,7 @@ class DirectQueue:
         self._sender: _Sender | None = None
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Send an object. Never waits until it is read."""
+        """Send an object. Never waits until it is read. Drops it if no process is left that could read it."""
         if self._closed:
             raise ValueError("the queue is closed")
         data = ForkingPickler.dumps(obj)
@@ -72,7 +73,7 @@ class DirectQueue:
             if len(data) <= _AT_ONCE and self._lock.acquire(True, _PATIENCE):
                 try:
                     if _is_ready(self._writer, select.POLLOUT):
-                        self._writer.send_bytes(data)
+                        _write(self._writer, data)
                         return
                 finally:
                     self._lock.release()
@@ -143,7 +144,13 @@ class _Sender:
 def _send(messages: SimpleQueue[bytes | None], writer: Connection[Any, Any], lock: Any) -> None:
     while (data := messages.get()) is not None:
         with lock:
-            writer.send_bytes(data)
+            _write(writer, data)
+
+
+def _write(writer: Connection[Any, Any], data: Any) -> None:
+    # The garbage collector may have closed the reader before torch's iterator says goodbye to a worker that has ended.
+    with suppress(BrokenPipeError):
+        writer.send_bytes(data)
 
 
 def _join(thread: weakref.ref[threading.Thread], owner: int, born_of: int) -> None:

@@ -243,6 +243,15 @@ def test_queue_that_is_dropped_leaves_nothing_open() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_message_that_no_process_can_read_is_dropped(size: int) -> None:
+    queue = _make()
+    queue._reader.close()
+    queue.put("x" * size)
+    queue.close()
+    queue.join_thread()  # an error of the thread is a warning of pytest, and fails the test
+
+
 def test_put_raises_the_error_of_pickling() -> None:
     queue = _make()
     with pytest.raises(AttributeError, match="local object"):

@@ -15,30 +15,30 @@ from dali_proxy.pipeline._cuda.views import Lease, lent_array
 from dali_proxy.pipeline.tensors.cpu import Array
 
 _SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
-
-
+_MOST_RESERVED = 1 << 30  # bytes
 _FORGET = 0.999  # share of the peak that remains after each allocation
+_SPARE = 1.25  # part of the peak that may be kept: less would free buffers that the next batches need again
 
 
 class BufferPool:
     """Allocates arrays whose memory returns to the pool when the array and all its views have been freed.
 
     Args:
-        idle_limit: largest amount of idle memory to keep, in bytes. It is more while more memory is in use at times:
-            large batches would otherwise allocate their memory anew, which costs more than their work.
+        kept: bytes, idle and in use, of which none are freed. They are more while more memory is in use at times: large
+            batches would otherwise allocate their memory anew, which costs more than their work.
         pin_for: GPU that reads the memory, which is pinned if possible.
 
     Attributes:
         allocated: number of buffers created so far; constant in a steady state.
     """
 
-    def __init__(self, idle_limit: int = 1 << 30, pin_for: int | None = None) -> None:
+    def __init__(self, kept: int = 1 << 27, pin_for: int | None = None) -> None:
         self._pin_for = pin_for
         self._idle: dict[int, list[Array]] = {}
         # Filled by finalizers, which may run during any allocation on any thread, so they must not take a lock.
         self._returned: deque[Array] = deque()
         self._idle_bytes = 0
-        self._idle_limit = idle_limit
+        self._kept = kept
         self._lent_bytes = 0
         self._peak = 0.0  # largest `_lent_bytes`, slowly forgotten
         self._lock = new_lock(Level.LEAF, "buffer pool")
@@ -62,7 +62,9 @@ class BufferPool:
         size = buffer_size(nbytes)
         if nbytes < _SMALLEST:
             return
-        for _ in range(min(count, self._idle_limit // size)):
+        count = min(count, _MOST_RESERVED // size)
+        self._peak = max(self._peak, count * size)
+        for _ in range(count):
             with self._lock:
                 self.allocated += 1
             self._returned.append(np.ones(size, np.uint8))  # written, so that its pages are allocated
@@ -70,12 +72,14 @@ class BufferPool:
     def _take(self, size: int) -> Array:
         with self._lock:
             self._sort_returned()
-            self._lent_bytes += size
+            # Sizes of batches vary. A buffer that is up to twice as large saves one of each size.
+            fit = [each for each, buffers in self._idle.items() if buffers and size <= each <= 2 * size]
+            idle = min(fit, default=0)
+            self._lent_bytes += idle or size
             self._peak = max(self._lent_bytes, _FORGET * self._peak)
-            idle = self._idle.get(size)
             if idle:
-                self._idle_bytes -= size
-                return idle.pop()
+                self._idle_bytes -= idle
+                return self._idle[idle].pop()
             self.allocated += 1
         memory = np.empty(size, np.uint8)
         pinned = None if self._pin_for is None else PinnedMemory.from_memory(memory, self._pin_for)
@@ -89,7 +93,7 @@ class BufferPool:
             idle = self._idle[memory.nbytes] = self._idle.pop(memory.nbytes, [])
             idle.append(memory)
             self._idle_bytes += memory.nbytes
-            while self._idle_bytes > max(self._idle_limit, self._peak):
+            while self._idle_bytes and self._idle_bytes + self._lent_bytes > max(self._kept, _SPARE * self._peak):
                 oldest = next(iter(self._idle))
                 if self._idle[oldest]:
                     self._idle[oldest].pop()

@@ -33,7 +33,7 @@ def test_steady_state_allocates_nothing() -> None:
 
 
 def test_idle_memory_is_bounded_by_what_was_in_use() -> None:
-    pool = BufferPool(idle_limit=1 << 20)
+    pool = BufferPool(kept=1 << 20)
     for _ in range(3):
         held = [pool.array((1 << 19,), np.dtype(np.uint8)) for _ in range(8)]
         del held
@@ -43,8 +43,37 @@ def test_idle_memory_is_bounded_by_what_was_in_use() -> None:
     assert pool._idle_bytes <= 1 << 20
 
 
+def test_batches_of_varying_sizes_share_their_memory() -> None:
+    pool = BufferPool(kept=1 << 20)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        held = [pool.array((int(rng.integers(90, 140)) << 13,), np.dtype(np.uint8)) for _ in range(4)]
+        del held
+    allocated = pool.allocated
+    assert allocated < 20, "buffers of one size don't take the other arrays"
+    pool.array((1 << 18,), np.dtype(np.uint8))
+    assert pool.allocated == allocated + 1, "an array doesn't take a buffer of more than twice its size"
+
+
+def test_idle_memory_of_other_sizes_is_freed() -> None:
+    pool = BufferPool(kept=1 << 20)
+    for size in (1 << 22, 1_500_000, 1 << 19) * 100:
+        array = pool.array((size,), np.dtype(np.uint8))
+        array[:] = 1
+        del array
+    assert pool._idle_bytes <= 1.25 * (1 << 22)
+
+
+def test_reserved_memory_stays() -> None:
+    pool = BufferPool(kept=1 << 17)
+    pool.reserve(1 << 18, 6)
+    held = [pool.array((1 << 18,), np.dtype(np.uint8)) for _ in range(6)]
+    assert pool.allocated == 6
+    del held
+
+
 def test_idle_memory_of_an_unused_size_makes_room() -> None:
-    pool = BufferPool(idle_limit=1 << 20)
+    pool = BufferPool(kept=1 << 20)
     small = [pool.array((1 << 18,), np.dtype(np.uint8)) for _ in range(4)]
     del small
     for _ in range(5):

@@ -124,6 +124,29 @@ def test_operator_that_writes_to_its_input_fails_and_does_not_change_the_cache(
     check_equal(run.batch(large), plain.batch(large))
 
 
+def test_memory_of_evicted_images_is_not_reused_while_a_batch_has_them(
+    large: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, held = Run(crops), []
+    original = CachedStep._in_place
+
+    def keeping(self: Any, *arguments: Any) -> Any:
+        held.append(original(self, *arguments))
+        return held[-1]
+
+    monkeypatch.setattr(CachedStep, "_in_place", keeping)
+    cache = run.pipe._internals.cache
+    assert cache is not None
+    for _ in range(2):  # images that are stored, and images that are found
+        run.batch(large)
+        cache._memory._entries.clear()  # as if they were evicted
+        gc.collect()
+        assert run.report["cache_bytes"] >= sum(sample.nbytes for sample in held[-1].samples)
+        held.clear()
+        gc.collect()
+        assert run.report["cache_bytes"] == 0
+
+
 def test_images_that_fail_leave_no_memory(large: Samples) -> None:
     run = Run(crops)
     broken = np.frombuffer(large[0].tobytes()[:-5000], np.uint8)

@@ -1,4 +1,4 @@
-"""The steps of a training whose loss was far above the usual, with the samples of their batches."""
+"""The steps of a training run whose loss was far above the usual, with the samples of their batches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LossSpike:
 
 
 class LossSpikes(tuple[LossSpike, ...]):
-    """The spikes of a training, in the order of the steps. Its text is a report."""
+    """The spikes of a training run, in the order of the steps. Its text is a report."""
 
     __slots__ = ()
 
@@ -92,9 +92,9 @@ def loss_spikes(
     The score of a loss is its distance from the median of the `window` losses before it, divided by 1.4826 times the
     median absolute deviation (MAD) of these losses from their median. This is the modified z-score of Iglewicz and
     Hoaglin, "How to Detect and Handle Outliers" (1993), over a running window; like there, the mean absolute deviation
-    times 1.2533 replaces a MAD of 0. They advise 3.5 as the threshold for a few numbers. A training has many steps, so
-    the default is higher. Losses that are NaN or infinite are spikes, and in no window. The first ten losses are
-    not judged otherwise.
+    times 1.2533 replaces a MAD of 0. They advise 3.5 as the threshold for a few numbers. Training has many steps, so
+    the default is higher. Losses that are NaN or infinite are spikes, and in no window. The first ten losses are not
+    judged otherwise.
 
     Args:
         losses: a loss for each step from 0 on: a sequence, an array or a tensor. Or a mapping from steps to losses, if

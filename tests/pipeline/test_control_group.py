@@ -63,7 +63,7 @@ def test_memory_of_a_container(root: Path, membership: Path) -> None:
     assert cgroup_memory(root, membership) == 0
 
 
-def test_the_cache_of_files_is_free(root: Path, membership: Path) -> None:
+def test_cache_of_files_is_free(root: Path, membership: Path) -> None:
     write(root, memory__max=5000, memory__current=4900)
     write(root, memory__stat="anon 900\nfile 4000\nshmem 500\ninactive_file 3000\nactive_file 500")
     assert cgroup_memory(root, membership) == 3600

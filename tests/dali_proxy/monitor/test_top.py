@@ -126,6 +126,24 @@ def test_report_of_a_server_in_a_terminal() -> None:
     assert "no running server" in render([])
 
 
+def test_reason_for_the_number_of_workers_is_shown_once() -> None:
+    reason = "1 worker instead of 0: the loop waits"
+    times: dict[str, Any] = {
+        "seconds": 9.0,
+        "loop_batches": 50,
+        "samples": 50,
+        "batches": 50,
+        "num_workers": 1,
+        "training": 1.0,
+    }
+    for wait in (0.0, 8.0):  # with the second one, the advice has the reason
+        stats = ServerStats(**times, worker_wait=wait, num_workers_reason=reason)
+        text = " ".join(render([Observation(123, 99, "python train.py", stats, stats, 1.5)], 140).split())
+        assert text.count(reason) == 1
+        assert ("chooses the number of workers; it has 1 worker now: " in text) == (wait > 0)
+        assert "(process 99, 1 worker)" in text
+
+
 def test_use_of_the_cache_is_shown_in_a_terminal() -> None:
     used = ServerStats(seconds=9, cache_limit=8 << 30, cache_bytes=1 << 30, cache_hits=30, cache_misses=10)
     text = render([Observation(123, 99, "python train.py", used, used, 1.5)], 140)

@@ -100,8 +100,9 @@ class Endpoint:
     def process_of(self, rank: int, batch: int) -> int:
         """Return the number of the process that runs a batch of a rank.
 
-        Equal batches of several ranks have the same process. If there are as many ranks as processes, each rank has
-        its own process; a rank that has several takes turns.
+        Clients with the same rank, as in a tensor-parallel group, have the same process for the same batch, so that it
+        is computed once. If there are as many ranks as processes, each rank has its own process. The batches of a rank
+        that has several go to them in turn.
         """
         return (rank + self.ranks * batch) % self.processes
 

@@ -208,6 +208,14 @@ def shared_server(
         server.stop()
 
 
+class _SharedServer(DALIServer):
+    """A server that all ranks of this machine use."""
+
+    @property
+    def _num_ranks(self) -> int:  # type: ignore[override]
+        return current_ranks().local_world_size
+
+
 def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DALIServer:
     """Start the server, or connect to that of local rank 0. All ranks raise if one of them can't."""
     server: DALIServer | None = None
@@ -216,7 +224,7 @@ def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DAL
     try:
         if ranks.local_rank == 0:
             try:
-                server = DALIServer(pipeline, **options)
+                server = _SharedServer(pipeline, **options)
                 with _all_cores():
                     server.start()
                 publish(server.endpoint)
@@ -229,7 +237,7 @@ def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DAL
         if server is None:
             try:
                 owner = _owner(found, ranks)
-                server = DALIServer(with_graph(pipeline, pipeline._internals.graph, seed=owner.seed), **options)
+                server = _SharedServer(with_graph(pipeline, pipeline._internals.graph, seed=owner.seed), **options)
                 server.attach(owner.folder)
             except Exception as error:  # noqa: BLE001  # likewise
                 failure = error

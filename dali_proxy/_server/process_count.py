@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dali_proxy.pipeline._compiler.order_keeper import order_keeper
-from dali_proxy.pipeline._ranks import current_ranks
 from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
 if TYPE_CHECKING:
@@ -25,13 +24,14 @@ def only_process(mode: str, in_cluster: bool, has_name: bool, placement: str) ->
     return next((reason for reason, applies in reasons.items() if applies), "")
 
 
-def process_count(wanted: Any, pipeline: Pipeline, obstacle: str) -> tuple[int, str]:
+def process_count(wanted: Any, pipeline: Pipeline, obstacle: str, ranks: int) -> tuple[int, str]:
     """Return the number of processes of a server, and the reason for one that "auto" has chosen.
 
     Args:
         wanted: a number, or "auto".
         pipeline: the pipeline, with its number of threads.
         obstacle: reason in the server's arguments for only one process; empty if there is none.
+        ranks: number of ranks that use the server.
 
     Raises:
         ArgumentValueError: the argument is invalid.
@@ -46,7 +46,6 @@ def process_count(wanted: Any, pipeline: Pipeline, obstacle: str) -> tuple[int, 
         if reason:
             raise ArgumentMismatchError(f"DALIServer: num_processes={wanted} isn't possible: {reason}")
         return wanted, ""
-    ranks = current_ranks().local_world_size
     if reason or ranks == 1:
         return 1, reason or "one rank uses the server"
     count = min(ranks, pipeline.num_threads)

@@ -23,7 +23,8 @@ def new_endpoint(
     arena_bytes_limit: int,
     timeout: float | None,
     is_remote: bool,
-    processes: int = 1,
+    processes: int,
+    ranks: int,
 ) -> Endpoint:
     """Return the address of a server that hasn't started, with a key of its own.
 
@@ -42,7 +43,7 @@ def new_endpoint(
         unused=tuple(pipeline._internals.unused_inputs),
         is_remote=is_remote,
         processes=processes,
-        ranks=current_ranks().local_world_size,
+        ranks=ranks,
         structure=pipeline._internals.builder.structure,
     )
 

@@ -113,7 +113,7 @@ class DALIServer:
             the limit: each batch runs in one of them. They divide the pipeline's threads. Results don't depend on the
             number. There is still one pool of dataset workers, and if one of the processes dies, the server has died.
             Pipelines whose data depends on earlier batches, and those with a cache, need one process. With "auto",
-            there is one for each rank of this machine, or one if that isn't possible; see `stats`.
+            `distributed.shared_server` has one for each rank of this machine if that is possible; other servers have one.
         cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
             use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
             operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.
@@ -144,6 +144,7 @@ class DALIServer:
     """
 
     _split = staticmethod(stages_by_device)  # splits a graph for placement="consumer"
+    _num_ranks = 1  # ranks of this machine that share the server
 
     @accept_old_names(ring_bytes="arena_bytes", ring_bytes_limit="arena_bytes_limit")
     def __init__(
@@ -183,7 +184,9 @@ class DALIServer:
         pipeline = with_cache(with_default_threads(pipeline, self._chooses_threads), cache)
         check_sizes(pipeline)
         obstacle = only_process(mode, cluster is not None, name is not None or attach, placement)
-        self.num_processes, self._processes_reason = process_count(num_processes, pipeline, obstacle)
+        self.num_processes, self._processes_reason = process_count(
+            num_processes, pipeline, obstacle, self._num_ranks
+        )
         if self.num_processes > 1:
             pipeline = with_arguments(pipeline, num_threads=max(pipeline.num_threads // self.num_processes, 1))
             self._chooses_threads = False  # they divide them
@@ -194,7 +197,7 @@ class DALIServer:
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, num_workers, **sizes)
         limits = arena_bytes, arena_bytes_limit, timeout
-        endpoint = new_endpoint(pipeline, *limits, is_remote=cluster is not None, processes=self.num_processes)
+        endpoint = new_endpoint(pipeline, *limits, cluster is not None, self.num_processes, self._num_ranks)
         self.pipeline = pipeline
         #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
         self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None

@@ -21,7 +21,7 @@ from torch.utils.data import IterableDataset
 from dali_proxy import DALIServer, DataLoader, ServerDiedError
 from dali_proxy._host import HostGroup, HostOptions, ProcessHost
 from dali_proxy._monitor.servers import Servers
-from dali_proxy.distributed import set_ranks
+from dali_proxy.distributed import _SharedServer, set_ranks
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from tests.dali_proxy.indexed import IndexDataset, affine, decoded, jpeg, noisy, sample, sum_and_difference
@@ -233,10 +233,21 @@ def test_other_processes_use_a_handle() -> None:
 def test_ranks_have_processes_of_their_own() -> None:
     set_ranks(1, 2, 1, 2)
     try:
-        with DALIServer(affine(), num_processes="auto") as server:
+        with _SharedServer(affine(), num_processes="auto") as server:
             assert server.stats().processes_reason == "2 ranks use the server"
             list(loader_of(server))
             assert _batches(server) == [0, SAMPLES // BATCH]
+    finally:
+        set_ranks(None)
+
+
+def test_server_of_one_rank_uses_all_its_processes() -> None:
+    set_ranks(1, 2, 1, 2)
+    try:
+        assert DALIServer(affine(), num_processes="auto").num_processes == 1
+        with DALIServer(affine(), num_processes=2) as server:
+            list(loader_of(server))
+            assert _batches(server) == [SAMPLES // BATCH // 2] * 2
     finally:
         set_ranks(None)
 
@@ -349,7 +360,7 @@ def test_state_needs_one_process(pipeline: Any, options: dict[str, Any], reason:
         DALIServer(made(), num_processes=2, **options)
     set_ranks(0, 2, 0, 2)
     try:
-        server = DALIServer(made(), num_processes="auto", **options)
+        server = _SharedServer(made(), num_processes="auto", **options)
     finally:
         set_ranks(None)
     assert server.num_processes == 1

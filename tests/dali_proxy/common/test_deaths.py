@@ -100,9 +100,6 @@ def test_worker_that_ends_before_its_own_child_is_noticed(monkeypatch: pytest.Mo
     ended = EndedWorkers()
     try:
         assert not select.select([workers[0].sentinel], [], [], 0)[0]
-        deadline = time.monotonic() + 10
-        while not ended.any_of(workers):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: ended.any_of(workers))
     finally:
         end.set()

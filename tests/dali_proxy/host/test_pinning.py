@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_proxy._host.pinning import Pinner
-
-PATIENCE = 50
+from tests.waiting import PATIENCE_S, wait_until
 
 
 class Register:
@@ -28,15 +26,8 @@ class Register:
 
     def __call__(self, memory: np.ndarray) -> Any:
         self.asked.append(memory.nbytes)
-        assert self.go_on.wait(PATIENCE)
+        assert self.go_on.wait(PATIENCE_S)
         return None if self.refused else memory
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
 
 
 @pytest.fixture
@@ -79,7 +70,7 @@ def test_pinning_is_reported_and_not_waited_for(pinner: Pinner, register: Regist
     assert pinned == []
     register.go_on.set()
     for _ in blocks:
-        assert done.acquire(timeout=PATIENCE)
+        assert done.acquire(timeout=PATIENCE_S)
     assert [memory.ctypes.data for memory in pinned] == [block.ctypes.data for block in blocks]
     assert register.asked == [10, 20]
 
@@ -102,14 +93,14 @@ def test_refused_memory_is_neither_reported_nor_kept(pinner: Pinner, register: R
 def test_end_skips_memory_that_was_not_begun(pinner: Pinner, register: Register) -> None:
     register.go_on.clear()
     pinner.pin(np.zeros(1, np.uint8), lambda memory: None)
-    until(lambda: bool(register.asked))
+    wait_until(lambda: bool(register.asked))
     for _ in range(5):
         pinner.pin(np.zeros(2, np.uint8), lambda memory: None)
     ending = threading.Thread(target=pinner.close)
     ending.start()
-    until(lambda: pinner._closing)
+    wait_until(lambda: pinner._closing)
     register.go_on.set()
-    ending.join(PATIENCE)
+    ending.join(PATIENCE_S)
     assert not ending.is_alive()
     assert register.asked == [1]
 

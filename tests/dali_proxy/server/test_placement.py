@@ -8,8 +8,6 @@ import os
 import pickle
 import signal
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ from dali_proxy.pipeline._graph import Graph
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
 from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
+from tests.waiting import wait_until
 
 LATE = ("noise.gaussian", "crop", "crop_mirror_normalize")
 HEIGHTS = (6, 8, 7)
@@ -534,12 +533,6 @@ def test_results_are_sent_before_they_are_requested(two_ahead: None) -> None:
         wait_until(lambda: not server.consumer._requests)
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
         wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # this reads messages
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; the time limit of the test is the deadline."""
-    while not condition():
-        time.sleep(0.005)
 
 
 def test_early_results_are_limited_by_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:

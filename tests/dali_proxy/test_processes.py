@@ -34,14 +34,15 @@ class WaitingDataset(IndexDataset):
         return super().__getitem__(index)
 
 
-def train(mode: Any, timeout: float, found: Any) -> None:
-    """Train until the samples are read or this process is asked to stop."""
+def train(mode: Any, timeout: float, found: Any, count: Any) -> None:
+    """Train until the samples are read or this process is asked to stop, and count the samples."""
     received: list[int] = []
     signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))
     with DALIServer(affine(), mode=mode, timeout=timeout) as server:
         seen: list[int] = []
         for batch in DataLoader(server, WaitingDataset(10**6, server.proxy), batch_size=4, num_workers=2):
             seen += check_affine(*batch)
+            count.value = len(seen)
             if len(seen) == 4:
                 workers = [child.pid for child in psutil.Process().children() if child.pid != server.pid]
                 found.put((server.pid, workers))
@@ -50,22 +51,23 @@ def train(mode: Any, timeout: float, found: Any) -> None:
         assert seen == list(range(len(seen)))
 
 
-def begin(mode: str = "process", timeout: float = 300.0) -> tuple[Any, dict[str, list[psutil.Process]]]:
-    """Start training, and return its process and all its processes by role."""
-    found = fork.SimpleQueue()
-    training = fork.Process(target=train, args=(mode, timeout, found))
+def begin(mode: str = "process", timeout: float = 300.0) -> tuple[Any, dict[str, list[psutil.Process]], Any]:
+    """Start training, and return its process, all its processes by role, and its number of samples."""
+    found, count = fork.SimpleQueue(), fork.Value("q", 0, lock=False)
+    training = fork.Process(target=train, args=(mode, timeout, found, count))
     training.start()
     server, workers = found.get()
     found.close()
     roles = {"training": [training.pid], "server": [server], "workers": workers}
-    return training, {role: [psutil.Process(pid) for pid in dict.fromkeys(pids)] for role, pids in roles.items()}
+    processes = {role: [psutil.Process(pid) for pid in dict.fromkeys(pids)] for role, pids in roles.items()}
+    return training, processes, count
 
 
 def stop_for(seconds: float, *runs: tuple[float, tuple[str, ...]]) -> None:
     """Train with each timeout, all at the same time. Stop processes with these roles, in this order, for a while."""
     begun = [begin(timeout=timeout) for timeout, _ in runs]
     stopped = [
-        each for (_, found), (_, roles) in zip(begun, runs, strict=True) for role in roles for each in found[role]
+        each for (_, found, _), (_, roles) in zip(begun, runs, strict=True) for role in roles for each in found[role]
     ]
     for process in stopped:
         process.suspend()
@@ -73,8 +75,9 @@ def stop_for(seconds: float, *runs: tuple[float, tuple[str, ...]]) -> None:
     time.sleep(seconds)
     for process in reversed(stopped):
         process.resume()
-    time.sleep(0.5)  # a few more batches
-    for training, found in begun:
+    for training, found, count in begun:
+        enough = count.value + 40  # a few more batches
+        wait_until(lambda: count.value >= enough or not training.is_alive())  # noqa: B023 # it is called at once
         found["training"][0].send_signal(signal.SIGUSR1)
         training.join(PATIENCE_S)
         assert training.exitcode == 0, "its traceback is above"
@@ -93,7 +96,7 @@ def test_processes_that_were_stopped_continue(role: str, seconds: float) -> None
 
 
 def test_sigterm_of_all_processes_leaves_nothing() -> None:
-    training, processes = begin()
+    training, processes, _ = begin()
     everything = [process for role in processes.values() for process in role]
     with soon():
         for process in reversed(everything):

@@ -159,4 +159,4 @@ def test_page_says_why_a_gain_is_small() -> None:
 
 
 def test_page_is_current() -> None:
-    assert comparison.PAGE.read_text() == comparison.page(comparison.results()), "run `python -m docs.comparison`"
+    assert comparison.PAGE.read_text() == comparison.page(comparison.results()), "run `python -m docs.all`"

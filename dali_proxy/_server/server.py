@@ -113,7 +113,7 @@ class DALIServer:
             the limit: each batch runs in one of them. They divide the pipeline's threads. Results don't depend on the
             number. There is still one pool of dataset workers, and if one of the processes dies, the server has died.
             Pipelines whose data depends on earlier batches, and those with a cache, need one process. With "auto",
-            `distributed.shared_server` has one for each rank of this machine if that is possible; other servers have one.
+            `distributed.shared_server` has one for each rank of this machine if possible, other servers one.
         cache: bytes of memory of the server for decoded samples, such as "8GB". Later epochs, and all processes that
             use the server, then don't decode them again. The results are the same. `Pipeline.explain` says which
             operators it concerns, and `stats` what it saves. By default, the argument of the pipeline.

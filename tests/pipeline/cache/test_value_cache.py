@@ -119,7 +119,7 @@ def fill(cache, size, count):
     numbers = np.random.default_rng(count)
     for batch in range(count // BATCH):
         heights = numbers.integers(size // 200, size * 3 // 200, BATCH)
-        images = [np.ones((height, 100), np.uint8) for height in heights]
+        images = [pixels[:height] for height in heights]
         keys = [numbers.bytes(28) for _ in images]
         cache.store(keys, [TensorListCPU(images, "HW")])
         cache.give_names(keys, [numbers.bytes(72) for _ in images])
@@ -133,7 +133,9 @@ def memory():
 
 
 size, limit = map(int, sys.argv[1:])
-fill(ValueCache(8 << 20), size, 40 * BATCH)  # what the system keeps for later arrays
+pixels = np.ones((size * 3 // 200, 100), np.uint8)
+warm = ValueCache(8 << 20)
+fill(warm, size, 40 * BATCH)  # allocates what the system keeps for later arrays
 before = memory()
 cache = ValueCache(limit)
 for _ in range(2):  # a full cache doesn't grow
@@ -144,7 +146,7 @@ print((memory() - before) / limit, cache.report()["cache_refused"])
 
 @pytest.mark.parametrize("size", [600_000, 30_000])
 def test_process_with_a_full_cache_has_its_limit_of_memory(size: int) -> None:
-    command = [sys.executable, "-c", _FILL, str(size), str(256 << 20)]
+    command = [sys.executable, "-c", _FILL, str(size), str(1 << 30)]
     share, refused = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert float(share) == pytest.approx(1, abs=0.01)
     assert float(refused) > 0

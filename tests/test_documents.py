@@ -125,20 +125,22 @@ def test_first_pages_and_transforms_have_types(tmp_path: Path) -> None:
 
 
 #: Folders with modules.
-FOLDERS = (".ci", "benchmarks", "dali_proxy", "docs", "examples", "pipeline", "tests")
+FOLDERS = ("benchmarks", "dali_proxy", "docs", "examples", "pipeline", "tests")
 
 #: Files of users that documents talk about.
-OF_USERS = {"old.py", "photos.py", "pipeline.py", "pipes.py", "script.py", "train.py"}
+OF_USERS = {"old.py", "photos.py", "pipeline.py", "pipes.py", "resource.py", "script.py", "train.py"}
 
 
-def test_modules_that_documents_name_exist() -> None:
+def test_files_that_documents_name_exist() -> None:
     """A name may leave out the first folders of a path."""
-    known = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    kinds = r"py|pyi|[ch]|cuh?|md"
+    files = [path for folder in (".ci", *FOLDERS) for path in (ROOT / folder).rglob("*.*")] + [*ROOT.glob("*.*")]
+    known = {f"/{path.relative_to(ROOT).as_posix()}" for path in files if re.fullmatch(kinds, path.suffix[1:])}
     missing = set()
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
-        for name in re.findall(r"`([\w./-]+\.py)`", path.read_text(encoding="utf-8")):
-            if name not in OF_USERS and not any(f"/{each}".endswith(f"/{name}") for each in known):
-                missing.add(f"{path.name}: {name}")
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"):
+        for name in re.findall(rf"`([\w./-]+\.(?:{kinds}))`", document.read_text(encoding="utf-8")):
+            if name not in OF_USERS and not any(each.endswith(f"/{name}") for each in known):
+                missing.add(f"{document.name}: {name}")
     assert sorted(missing) == []
 
 

@@ -53,9 +53,17 @@ def with_names(samples: list[Any]) -> dict[str, Any]:
 class ImagesTrainer(Trainer):
     """A Trainer whose batches come from servers."""
 
-    def __init__(self, *args: Any, servers: list[dali_proxy.DALIServer], loader_options: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        servers: list[dali_proxy.DALIServer],
+        loader_options: Any,
+        meter: common.Meter,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.servers = servers
+        self.meter = meter
         self.loader_options = {**loader_options, "collate_fn": with_names}
 
     def get_train_dataloader(self) -> Any:
@@ -117,8 +125,8 @@ def train(options: argparse.Namespace, folders: tuple[Path, Path], checkpoints: 
             callbacks=[StopAfter(options.stop_after)] if options.stop_after else [],
             servers=[server, val_server],
             loader_options=common.loader_options(options),
+            meter=common.Meter(options.epochs, steps=None, bar=False),
         )
-        trainer.meter = common.Meter(options.epochs, steps=None, bar=False)
         trainer.train(resume_from_checkpoint=get_last_checkpoint(str(checkpoints)))
         trainer.meter.close()
         accuracy = trainer.evaluate()["eval_accuracy"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline import Pipeline, errors, fn, types
+from pipeline import Pipeline, errors, fn, pipeline_def, types
 from tests.pipeline.external_source.sources import batch, pipe_of, run, values
+from tests.waiting import PATIENCE_S
 
 E = "end"
 ZERO, ONE, TWO = [[0, 0, 0]], [[1, 1, 1]], [[2, 2, 2]]
@@ -239,3 +243,32 @@ def test_dtype_may_change_unless_declared() -> None:
     assert pipe.run(x=batch(0).astype(np.uint8))[0].dtype == types.UINT8
     assert pipe.run(x=batch(0))[0].dtype == types.INT32
     pipe.close()
+
+
+def test_forked_child_needs_a_pipeline_of_its_own(jpeg_folder: Path) -> None:
+    @pipeline_def(batch_size=2, num_threads=2, device_id=None)
+    def images() -> Any:
+        encoded, _ = fn.readers.file(file_root=str(jpeg_folder))
+        return fn.decoders.image(encoded)
+
+    def use(into: Any) -> None:
+        try:
+            inherited.run()
+        except errors.PipelineError as error:
+            into.send(str(error))
+        into.send(np.array(images().run()[0].at(0)))
+
+    inherited = images()
+    first = np.array(inherited.run()[0].at(0))
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    child = context.Process(target=use, args=(there,))
+    child.start()
+    try:
+        assert here.poll(PATIENCE_S)
+        assert f"built in process {os.getpid()}, and a forked child doesn't have its threads" in here.recv()
+        assert here.poll(PATIENCE_S)
+        np.testing.assert_array_equal(here.recv(), first)
+    finally:
+        child.kill()
+        child.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -80,8 +81,9 @@ class DiskCache:
             return None
         except (OSError, ValueError, struct.error) as error:
             pass_on_interrupt(error)
-            with suppress(OSError):
-                os.unlink(path)
+            if getattr(error, "errno", errno.EIO) == errno.EIO:  # not for too many open files, for example
+                with suppress(OSError):
+                    os.unlink(path)
             return None
         return content
 

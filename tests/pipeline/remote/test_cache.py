@@ -57,6 +57,19 @@ def test_content_survives_a_restart_and_damage_is_noticed(tmp_path: Path) -> Non
     assert again.get("another") is None
 
 
+def test_content_stays_while_too_many_files_are_open(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put("key", b"content")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        found = cache.get("key")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found is None
+    assert cache.get("key") == b"content"
+
+
 def test_files_of_the_user_in_the_folder_are_neither_counted_nor_evicted(tmp_path: Path) -> None:
     foreign = [tmp_path / name for name in ("notes.txt", "photos/1.jpg", "ab/1.jpg", f"photos/{64 * 'a'}", "ab/1.tmp")]
     for path in foreign:

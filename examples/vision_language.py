@@ -56,7 +56,7 @@ class Captions(Dataset):
         shapes, seed = self.samples[index]
         return {
             "input_ids": self.tokens(index),
-            "pixel_values": [self.transform(drawn(*shape, seed)) for shape in shapes],
+            "pixel_values": [self.transform(drawn(color, shape, size, seed)) for color, shape, size in shapes],
             "image_grid_thw": [GRID.thw(*size) for _, _, size in shapes],
         }
 
@@ -209,6 +209,7 @@ def main() -> None:
             network = DistributedDataParallel(network)
         optimizer = torch.optim.AdamW(network.parameters(), lr=options.learning_rate)
         counts, meter = SourceCounts(mixture), common.Meter(options.epochs, None, bar=here.rank == 0)
+        batch: dict[str, Any] = {}
         for _ in range(options.epochs):
             for batch in meter.follow(loader):
                 batch = on_device(batch, options.device)

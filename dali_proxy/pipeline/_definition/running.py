@@ -168,7 +168,7 @@ class PipelineRunner:
             MissingInputError: an input has no data; nothing was scheduled.
             PipelineError: this process is a forked child of that which built the pipeline.
         """
-        self._check_process()
+        self.executor.check_process()
         scheduled = self._scheduled + 1
         depth = self._depth if self._search is None else self._search.value
         while not self._ended and len(self._started) < scheduled + depth - 1:
@@ -217,7 +217,7 @@ class PipelineRunner:
             StopIteration: the data has ended, or no batch was scheduled.
             PipelineError: the batch failed.
         """
-        self._check_process()
+        self.executor.check_process()
         if not self._scheduled:
             raise StopIteration("no batch was scheduled: call schedule_run() or run() first")
         self._scheduled -= 1
@@ -275,13 +275,6 @@ class PipelineRunner:
         self._sources.close()
         self._submitter.close()
         self.executor.close()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._owner:
-            raise PipelineError(
-                f"the pipeline was built in process {self._owner}, and a forked child doesn't have its threads: create "
-                "the pipeline in the child"
-            )
 
     def _next_position(self) -> Position:
         if not self._arguments.enable_checkpointing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import threading
 import time
@@ -111,6 +112,7 @@ class Executor:
             [] if self.cache is not None else [e for part in self._parts for e in part.results]
         )
         self._closed = False
+        self._process = os.getpid()
         self._shared = shared
         open_or_share = open_device if shared is None else shared.device
         self._device: Device | None = open_or_share(graph, config) if self._plan.uses_gpu else None
@@ -211,6 +213,14 @@ class Executor:
         """Change the number of threads of the CPU stage. One thread may call this."""
         self._pool.resize(num_threads)
 
+    def check_process(self) -> None:
+        """Raise a `PipelineError` in a forked child of the process that created the executor."""
+        if os.getpid() != self._process:
+            raise PipelineError(
+                f"the pipeline was built in process {self._process}, and a forked child doesn't have its threads: "
+                "create the pipeline in the child"
+            )
+
     def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
@@ -224,9 +234,11 @@ class Executor:
         Raises:
             InputError: inputs are missing or don't fit; nothing was started.
             OperatorError: a reader can't read; nothing was started.
+            PipelineError: the executor is closed, or this is a forked child of the process that created it.
         """
         if self._closed:
             raise PipelineError("the executor is closed")
+        self.check_process()
         reads = self.readers.nothing or self.readers.begin(request.batch_size)
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self.batch_memory.allocate, reads, self._branches)

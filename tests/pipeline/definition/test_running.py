@@ -245,8 +245,9 @@ def test_dtype_may_change_unless_declared() -> None:
     pipe.close()
 
 
-def test_forked_child_needs_a_pipeline_of_its_own(jpeg_folder: Path) -> None:
-    @pipeline_def(batch_size=2, num_threads=2, device_id=None)
+@pytest.mark.parametrize("debug", [False, True])
+def test_forked_child_needs_a_pipeline_of_its_own(jpeg_folder: Path, debug: bool) -> None:
+    @pipeline_def(batch_size=2, num_threads=2, device_id=None, debug=debug)
     def images() -> Any:
         encoded, _ = fn.readers.file(file_root=str(jpeg_folder))
         return fn.decoders.image(encoded)

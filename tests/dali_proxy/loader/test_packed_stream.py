@@ -151,7 +151,7 @@ def dealt(streams: list[Any]) -> list[tuple[int, list[tuple[int, str]]]]:
 
 
 @pytest.mark.parametrize("kind", [Stream, StatefulStream, StatefulIterator])
-def test_every_number_of_ranks_continues_every_other(kind: type[Stream]) -> None:
+def test_ranks_of_any_number_continue_each_other(kind: type[Stream]) -> None:
     def streams(ranks: int, state: dict[str, Any] | None = None) -> list[PackedStream]:
         made = [packed(kind, ranks=8, rank=rank, world_size=ranks) for rank in range(ranks)]
         for each in made if state is not None else []:

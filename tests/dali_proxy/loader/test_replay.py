@@ -175,7 +175,7 @@ def test_draws_are_those_of_the_batch(server: DALIServer, kind: str) -> None:
         torch.testing.assert_close(numbers, added(replayed.data, 0), atol=1e-5, rtol=0)
 
 
-def test_each_view_has_its_draws(server: DALIServer) -> None:
+def test_views_have_separate_draws(server: DALIServer) -> None:
     made = DataLoader(server, TwoViews(SAMPLES, server.proxy), BATCH, num_workers=1)
     for _ in made:
         state = made.state_dict()

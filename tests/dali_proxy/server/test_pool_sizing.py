@@ -106,7 +106,7 @@ class Loader:
     """Stands for a loader."""
 
 
-def test_each_loader_has_its_own_number_of_workers() -> None:
+def test_loaders_have_separate_numbers_of_workers() -> None:
     now = [0.0]
     times = LoopTimes()
     pool = SimpleNamespace(ended="", largest_worker=lambda: 1 << 20)

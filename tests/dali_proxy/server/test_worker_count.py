@@ -171,7 +171,7 @@ def test_threads_that_training_leaves_idle_end_and_come_back() -> None:
     assert threads.count == 16
 
 
-def test_there_is_always_a_thread() -> None:
+def test_last_thread_stays() -> None:
     threads = WorkerCount(16, 16, count=16, threads=True)
     observed(threads, 20, reading=0.0, processor=0.0)
     assert threads.count == 1

@@ -32,7 +32,7 @@ class WaitingDataset(IndexDataset):
     """Waits for a moment, as for a disk."""
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(0.005)
+        time.sleep(0.02)  # much longer than it waits for a core on a busy machine
         return super().__getitem__(index)
 
 

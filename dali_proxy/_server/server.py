@@ -184,9 +184,7 @@ class DALIServer:
         pipeline = with_cache(with_default_threads(pipeline, self._chooses_threads), cache)
         check_sizes(pipeline)
         obstacle = only_process(mode, cluster is not None, name is not None or attach, placement)
-        self.num_processes, self._processes_reason = process_count(
-            num_processes, pipeline, obstacle, self._num_ranks
-        )
+        self.num_processes, self._processes_reason = process_count(num_processes, pipeline, obstacle, self._num_ranks)
         if self.num_processes > 1:
             pipeline = with_arguments(pipeline, num_threads=max(pipeline.num_threads // self.num_processes, 1))
             self._chooses_threads = False  # they divide them

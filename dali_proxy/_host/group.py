@@ -54,9 +54,8 @@ class HostGroup:
                         folders.enter_context(make_folder(os.path.dirname(path)))
                     opened.append(open_process(os.path.dirname(path), options.hides_gpus))
                     failure.callback(_end, opened[-1])
-            for path, process in reversed(
-                [*zip(paths, opened, strict=True)]
-            ):  # the first one last: monitors look for it
+            # The first one last: monitors look for it.
+            for path, process in reversed([*zip(paths, opened, strict=True)]):
                 siblings = tuple(other.pid for other, _ in opened if other is not process[0])
                 own = replace(each, path=path, server=secrets.token_bytes(16), siblings=siblings)
                 self.hosts.insert(0, ProcessHost(pipeline, own, opened=process))

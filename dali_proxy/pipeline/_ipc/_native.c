@@ -274,7 +274,7 @@ static PyType_Slot allocator_slots[] = {
 static PyType_Spec allocator_spec = {"dali_proxy.pipeline._ipc._native.BlockAllocator", sizeof(Allocator), 0, Py_TPFLAGS_DEFAULT,
                                      allocator_slots};
 
-/* Return an item of a tuple, borrowed, or NULL: with an exception, or without one if it is no tuple. */
+/* Return an item of a tuple, borrowed, or NULL: with an exception, or without one if it isn't a tuple. */
 static PyObject *item_of(PyObject *tuple, Py_ssize_t number) {
     return tuple != NULL && PyTuple_Check(tuple) ? PyTuple_GetItem(tuple, number) : NULL;
 }

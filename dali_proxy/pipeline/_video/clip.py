@@ -411,7 +411,8 @@ class Clip:
         decoder = stream.codec_context
         codec = decoder.codec.canonical_name
         details = decoder.extradata, decoder.codec_tag, decoder.profile, decoder.has_b_frames, stream.time_base
-        self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details)
+        colors = int(decoder.colorspace), int(decoder.color_range)
+        self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details, colors)
         self._stamped = container.format.name.startswith(("mov", "matroska"))
         may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
         rows: list[Any] = []

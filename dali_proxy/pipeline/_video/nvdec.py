@@ -10,45 +10,11 @@ from functools import cache
 from typing import Any
 
 from dali_proxy.pipeline._cuda.errors import load_cupy, require_device
+from dali_proxy.pipeline._video import cuvid
 from dali_proxy.pipeline._video.missing import require_av
 from dali_proxy.pipeline.errors import DeviceError
 
-#: Numbers of codecs in NVIDIA's interface, by FFmpeg's names.
-_CODECS = {
-    "mpeg1video": 0,
-    "mpeg2video": 1,
-    "mpeg4": 2,
-    "vc1": 3,
-    "h264": 4,
-    "mjpeg": 5,
-    "hevc": 8,
-    "vp8": 9,
-    "vp9": 10,
-    "av1": 11,
-}
-_CHROMA_420 = 1
 _BLOCK = 16  # pixels; the driver's limits are multiples of blocks
-
-
-class _Capabilities(ctypes.Structure):
-    """CUVIDDECODECAPS of the Video Codec SDK."""
-
-    _fields_ = (
-        ("codec", ctypes.c_uint),
-        ("chroma", ctypes.c_uint),
-        ("bits_above_8", ctypes.c_uint),
-        ("_reserved1", ctypes.c_uint * 3),
-        ("supported", ctypes.c_ubyte),
-        ("engines", ctypes.c_ubyte),
-        ("output_formats", ctypes.c_ushort),
-        ("max_width", ctypes.c_uint),
-        ("max_height", ctypes.c_uint),
-        ("max_blocks", ctypes.c_uint),
-        ("min_width", ctypes.c_ushort),
-        ("min_height", ctypes.c_ushort),
-        ("_histograms", ctypes.c_ubyte * 4),
-        ("_reserved2", ctypes.c_uint * 10),
-    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +26,8 @@ class Encoding:
         pixels: `av.VideoFormat` of the frames on the CPU; None if the container doesn't have it.
         width: width in pixels.
         height: height in pixels.
-        details: other decoder parameters from the container.
+        details: other decoder parameters from the container; the first one is FFmpeg's "extradata".
+        colors: FFmpeg's numbers of the color space and of the range, from the container.
     """
 
     codec: str
@@ -68,6 +35,7 @@ class Encoding:
     width: int
     height: int
     details: tuple[object, ...] = ()
+    colors: tuple[int, int] = (2, 0)
 
     @property
     def bits(self) -> int:
@@ -94,7 +62,7 @@ def require_nvdec() -> Any:
             "videos can't be decoded on the GPU: the FFmpeg of this PyAV was built without CUDA; install a wheel of av "
             "from PyPI, which includes it"
         )
-    _load_nvcuvid()
+    cuvid.load_cuvid()
     return av
 
 
@@ -162,24 +130,13 @@ def cuda_current(device_id: int) -> Iterator[None]:
 
 
 @cache
-def _load_nvcuvid() -> Any:
-    try:
-        return ctypes.CDLL("libnvcuvid.so.1")
-    except OSError as error:
-        raise DeviceError(
-            f"videos can't be decoded on the GPU without the driver's libnvcuvid ({error}): in containers, set "
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video; otherwise use device='cpu', and .gpu() to upload frames"
-        ) from error
-
-
-@cache
-def _capabilities(device_id: int, codec: str, bits: int) -> _Capabilities | None:
+def _capabilities(device_id: int, codec: str, bits: int) -> cuvid.Capabilities | None:
     """Return the limits of a GPU for a codec, or None if it isn't supported."""
-    if codec not in _CODECS:
+    if codec not in cuvid.CODECS:
         return None
-    capabilities = _Capabilities(codec=_CODECS[codec], chroma=_CHROMA_420, bits_above_8=bits - 8)
+    capabilities = cuvid.Capabilities(codec=cuvid.CODECS[codec], chroma=cuvid.CHROMA_420, bits_above_8=bits - 8)
     with cuda_current(device_id):
-        status = _load_nvcuvid().cuvidGetDecoderCaps(ctypes.byref(capabilities))
+        status = cuvid.load_cuvid().cuvidGetDecoderCaps(ctypes.byref(capabilities))
     if status:
         raise DeviceError(f"NVDEC of GPU {device_id} can't be used: cuvidGetDecoderCaps failed with error {status}")
     return capabilities if capabilities.supported else None

@@ -43,9 +43,18 @@ class NvdecQueue:
 
     def enter(self, codec: str, engines: int) -> bool:
         """Return whether NVDEC decodes the next group, which ends with `leave`."""
-        by_nvdec = self._running < _EACH * engines or not self._cores_are_fast(codec)
-        self._running += by_nvdec
+        by_nvdec = not self.prefers_cores(codec, engines)
+        if by_nvdec:
+            self.enter_nvdec()
         return by_nvdec
+
+    def enter_nvdec(self) -> None:
+        """Record that NVDEC decodes the next group, which ends with `leave`."""
+        self._running += 1
+
+    def prefers_cores(self, codec: str, engines: int) -> bool:
+        """Return whether a core would decode the next group sooner. If so, it must, and end with `leave`."""
+        return self._running >= _EACH * engines and self._cores_are_fast(codec)
 
     def leave(self, codec: str, by_nvdec: bool, pixels: int, seconds: float) -> None:
         """Record how long a group took.

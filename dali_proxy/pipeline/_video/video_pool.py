@@ -13,6 +13,7 @@ from typing import Any
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._remote.urls import is_url, local_path
+from dali_proxy.pipeline._video.bursts import AT_ONCE, Burst, BurstDecoder
 from dali_proxy.pipeline._video.clip import Clip, FileVersion
 from dali_proxy.pipeline._video.frame_request import FrameRequest
 from dali_proxy.pipeline._video.frames import Decoders, Target
@@ -91,6 +92,7 @@ class VideoPool:
         self._held = HeldFrames(0)
         self._decoders = Decoders(_DECODERS if device_id is None else _GPU_DECODERS)
         self._decoders_on_cores = Decoders(_DECODERS)  # of videos that NVDEC decodes, too
+        self._bursts = BurstDecoder()
         self._queue = NvdecQueue()
         # Changes of the known requests, from any thread, without the lock.
         self._changes: deque[Ahead] = deque()
@@ -123,6 +125,7 @@ class VideoPool:
             self._changes.clear()
         self._decoders.close()
         self._decoders_on_cores.close()
+        self._bursts.close()
 
     def announce(self, requests: Sequence[FrameRequest]) -> Ahead:
         """Let the pool know of requests. This takes no time; close the result when they were answered or dropped."""
@@ -229,9 +232,65 @@ class VideoPool:
         return others
 
     def _decode_all(self, flights: Sequence[Flight], run: Run, kernels: KernelContext | None) -> None:
-        failed = run(lambda number: self._decode(flights[number], kernels), len(flights))
+        alone: list[Flight] = []
+        together: deque[Flight] = deque()
+        for flight in flights:
+            (together if self._is_for_bursts(flight) else alone).append(flight)
+        tasks = [partial(self._decode, flight, kernels) for flight in alone]
+        if kernels is not None and together:
+            tasks.append(partial(self._decode_together, together, self._next_burst(together), kernels))
+            tasks += [partial(self._help, together, kernels)] * len(together)
+        failed = run(lambda number: tasks[number](), len(tasks))
         if failed:  # not an error of a video: out of memory, for example
             raise failed[0][1]
+
+    def _is_for_bursts(self, flight: Flight) -> bool:
+        video = flight.video
+        return video.clip.decoded_by is not None and BurstDecoder.supports(video.clip, int(video.starts[flight.group]))
+
+    def _next_burst(self, together: deque[Flight]) -> list[Flight]:
+        with self._lock:
+            taken = [together.popleft() for _ in range(min(AT_ONCE, len(together)))]
+            for _ in taken:
+                self._queue.enter_nvdec()
+        return taken
+
+    def _decode_together(self, together: deque[Flight], flights: list[Flight], kernels: KernelContext) -> None:
+        """Decode groups with NVDEC, several at once; then those that it can't decode in this way, with FFmpeg."""
+        while flights:
+            bursts = []
+            for flight in flights:
+                video = flight.video
+                with self._lock:
+                    wanted = sorted(self._plan(flight))
+                bursts.append(Burst(video.clip, wanted, int(video.starts[flight.group]), video.output))
+            begin = time.perf_counter()
+            try:
+                self._bursts.decode(bursts, kernels)
+            finally:
+                seconds = time.perf_counter() - begin
+                with self._lock:
+                    for burst in bursts:
+                        encoding = burst.clip.encoding
+                        pixels = burst.decoded * encoding.height * encoding.width
+                        self._queue.leave(encoding.codec, True, pixels, seconds)
+            for flight, burst in zip(flights, bursts, strict=True):
+                if burst.failed:
+                    self._decode(flight, kernels)
+                else:
+                    self._keep(flight, burst.pixels, burst.decoded)
+            flights = self._next_burst(together)
+
+    def _help(self, together: deque[Flight], kernels: KernelContext) -> None:
+        """Decode a group on this core, if that is sooner."""
+        with self._lock:
+            if not together:
+                return
+            encoding = together[-1].video.clip.encoding
+            if not self._queue.prefers_cores(encoding.codec, engines(kernels.device_id, encoding)):
+                return
+            flight = together.pop()
+        self._decode_on(flight, kernels, by_nvdec=False)
 
     def _decode(self, flight: Flight, kernels: KernelContext | None) -> None:
         """Decode the frames of a group that are needed now or later, with NVDEC if it decodes the video and is free."""
@@ -244,6 +303,11 @@ class VideoPool:
         encoding = clip.encoding
         with self._lock:
             by_nvdec = self._queue.enter(encoding.codec, engines(device_id, encoding))
+        self._decode_on(flight, kernels, by_nvdec)
+
+    def _decode_on(self, flight: Flight, kernels: KernelContext, by_nvdec: bool) -> None:
+        clip = flight.video.clip
+        encoding = clip.encoding
         begin, decoded = time.perf_counter(), 0
         try:
             if by_nvdec:
@@ -259,7 +323,6 @@ class VideoPool:
 
     def _decode_with(self, decoders: Decoders, clip: Clip, target: Target, flight: Flight) -> int:
         """Decode the frames of a group that are needed now or later; return how many frames were decoded."""
-        video = flight.video
         with self._lock:
             rest = deque(sorted(self._plan(flight)))
         made: list[tuple[int, Any]] = []
@@ -280,19 +343,23 @@ class VideoPool:
                 if number in flight.needed:
                     flight.errors[number] = _of_frame(error, number)
                 rest = deque(number for number in rest if number in flight.needed)
+        self._keep(flight, {number: target.finish(pixels) for number, pixels in made}, decoded)
+        return decoded
+
+    def _keep(self, flight: Flight, frames: dict[int, Any], decoded: int) -> None:
+        """Keep the decoded frames of a group, unless its file was changed meanwhile."""
+        video, clip = flight.video, flight.video.clip
         try:
             with clip.errors():
                 clip.check_version()
         except PipelineError as error:
-            flight.errors, made = {number: _of_frame(error, number) for number in flight.needed}, []
-        frames = {number: target.finish(pixels) for number, pixels in made}
+            flight.errors, frames = {number: _of_frame(error, number) for number in flight.needed}, {}
         with self._lock:
             self._counters.video_decoded += decoded
             for number, pixels in frames.items():
                 wanted, used = video.is_wanted(number, flight.group), number in flight.needed
                 self._held.put((video, number), pixels, int(pixels.nbytes), wanted, used)
         flight.frames = frames
-        return decoded
 
     def _plan(self, flight: Flight) -> set[int]:
         """Return the numbers of the frames to decode of a group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._video import nvdec
+from dali_proxy.pipeline._video.bursts import BurstDecoder
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.decoder import Decoder
 from dali_proxy.pipeline._video.frames import Decoders, read_frames
@@ -103,7 +105,8 @@ def test_frames_are_exact(name: str, large: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, "av1.mp4"])
 @pytest.mark.filterwarnings("ignore:.*decoded on the CPU")
-def test_frames_of_the_pool_equal_the_cpu(name: str, large: dict[str, Path]) -> None:
+def test_frames_of_the_pool_equal_the_cpu(name: str, large: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "dali_proxy")
     made = []
     path = np.frombuffer(str(large[name]).encode(), np.uint8)
     content = np.fromfile(large[name], np.uint8)
@@ -123,6 +126,30 @@ def test_frames_of_the_pool_equal_the_cpu(name: str, large: dict[str, Path]) -> 
             close(each, other)
             shown = [number_of(frame) for frame, number in zip(each, numbers, strict=True) if number < COUNT]
             assert shown == [number for number in numbers if number < COUNT]
+    assert "isn't decoded together" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "hevc_open_gop.mp4", "ten_bits.mp4", "av1.mp4"])
+@pytest.mark.filterwarnings("ignore:.*decoded on the CPU")
+def test_groups_that_are_decoded_together_have_the_bits_of_ffmpeg(
+    name: str, large: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG, "dali_proxy")
+    if name == "ten_bits.mp4":
+        encode(tmp_path / name, TEN_BITS, size=SIZE)
+    path = np.frombuffer(str(large.get(name, tmp_path / name)).encode(), np.uint8)
+    made = []
+    for together in (True, False):
+        if not together:
+            monkeypatch.setattr(BurstDecoder, "supports", lambda *arguments: False)
+        with Pipeline(batch_size=4, num_threads=2, device_id=0) as pipe:
+            source, frames = fn.external_source(name="source"), fn.external_source(name="frames")
+            pipe.set_outputs(fn.io.video(source, frames=frames, device="mixed"))
+        (output,) = pipe.run(source=[path] * 4, frames=[*np.reshape(RANDOM, (4, -1))])
+        made.append(np.stack([np.array(sample) for sample in output.as_cpu().samples]))
+        pipe.close()
+    np.testing.assert_array_equal(made[0], made[1])
+    assert "isn't decoded together" not in caplog.text
 
 
 @pytest.mark.parametrize("name", NAMES)

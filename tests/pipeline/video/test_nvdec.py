@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dali_proxy.pipeline._video import clip, nvdec
+from dali_proxy.pipeline._video import clip, cuvid, nvdec
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.frames import Decoders, read_frames
 from dali_proxy.pipeline._video.nvdec import Encoding, refusal
@@ -34,7 +34,7 @@ class Driver:
 
 @pytest.fixture(autouse=True)
 def _driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
+    monkeypatch.setattr(cuvid, "load_cuvid", Driver)
     monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
     monkeypatch.setattr(clip, "require_nvdec", lambda: av)
     monkeypatch.setattr(clip, "_warned_reasons", set())

@@ -13,7 +13,9 @@ import pytest
 
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._operators.decoding import io_video
-from dali_proxy.pipeline._video import clip, nvdec
+from dali_proxy.pipeline._video import bursts, clip, cuvid, nvdec, nvdec_session
+from dali_proxy.pipeline._video.bursts import AT_ONCE, BurstDecoder
+from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.gpu_pixels import GpuPixels
 from dali_proxy.pipeline._video.nvdec_queue import NvdecQueue
 from dali_proxy.pipeline._video.uploaded_planes import UploadedPlanes
@@ -21,8 +23,9 @@ from dali_proxy.pipeline._video.video_pool import total_counters
 from pipeline import Pipeline, fn
 from pipeline.errors import OperatorError
 from tests import host_cupy
-from tests.clips import COUNT, KINDS, Clips, encode, number_of
+from tests.clips import COUNT, KINDS, Clips, Kind, encode, number_of
 from tests.pipeline.kernels import emulator
+from tests.pipeline.video.fake_cuvid import FakeCuvid
 
 av = pytest.importorskip("av")
 pytestmark = pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
@@ -32,24 +35,18 @@ _write = GpuPixels.write
 
 
 def write_as_nvdec(self: GpuPixels, frame: Any, out: Any) -> None:
-    _write(self, frame.reformat(format="nv12") if isinstance(frame, av.VideoFrame) else frame, out)
-
-
-class Driver:
-    """A driver whose GPU decodes H.264 and HEVC."""
-
-    def cuvidGetDecoderCaps(self, pointer: Any) -> int:
-        asked = pointer._obj
-        asked.supported = asked.codec in (4, 8)
-        asked.min_width, asked.min_height, asked.max_width, asked.max_height = 16, 16, 4096, 2304
-        asked.max_blocks = 4096 * 2304 // 256
-        return 0
+    if isinstance(frame, av.VideoFrame):
+        frame = frame.reformat(format="nv12" if frame.format.components[0].bits == 8 else "p010le")
+    _write(self, frame, out)
 
 
 @contextmanager
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuvid]:
     """Replace CuPy and NVDEC inside the block."""
-    monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
+    driver = FakeCuvid()
+    monkeypatch.setattr(cuvid, "load_cuvid", lambda: driver)
+    for module in (bursts, nvdec_session):
+        monkeypatch.setattr(module, "cuda_current", lambda device_id: nullcontext())
     monkeypatch.setattr(clip, "cuda_current", lambda device_id: nullcontext())
     monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
     monkeypatch.setattr(clip, "acceleration", lambda device_id: None)
@@ -59,14 +56,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(clip, "_warned_reasons", set())
     nvdec._capabilities.cache_clear()
     with host_cupy.installed():
-        yield
+        yield driver
     nvdec._capabilities.cache_clear()
 
 
 @pytest.fixture(autouse=True)
-def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with stand_in(monkeypatch):
-        yield
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuvid]:
+    with stand_in(monkeypatch) as fake:
+        yield fake
 
 
 @contextmanager
@@ -115,35 +112,106 @@ def test_paths_contents_and_codecs_in_one_batch(clips: Clips) -> None:
             assert (sample[1] == [1, 2, 3]).all()
 
 
+@pytest.fixture
+def _one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups aren't decoded together: FFmpeg decodes each, as those of other containers than MP4."""
+    monkeypatch.setattr(BurstDecoder, "supports", lambda *arguments: False)
+
+
+@pytest.mark.usefixtures("_one_by_one")
 def test_decoders_are_shared_by_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of NVDEC take long to create."""
     made: list[int] = []
     monkeypatch.setattr(clip, "acceleration", lambda device_id: made.append(device_id))
-    for number in range(20):
-        encode(tmp_path / f"{number}.mp4", KINDS["h264.mp4"], 6, begin=number)
-    with pipe_of() as pipe:
-        for numbers in ([*range(8)], [*range(8, 16)], [*range(12, 20)]):
-            shown = read(pipe, [encoded(tmp_path / f"{number}.mp4") for number in numbers], [[4]] * 8)
-            assert shown == [[number + 4] for number in numbers]
+    read_several_files(tmp_path)
     assert 0 < len(made) <= 10
 
 
-@pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4", "hevc.mkv"])
-def test_cores_decode_the_same_bits_as_nvdec(name: str, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_are_shared_by_files(tmp_path: Path, driver: FakeCuvid) -> None:
+    read_several_files(tmp_path)
+    assert 0 < driver.created <= AT_ONCE
+
+
+def read_several_files(folder: Path) -> None:
+    for number in range(20):
+        encode(folder / f"{number}.mp4", KINDS["h264.mp4"], 6, begin=number)
+    with pipe_of() as pipe:
+        for numbers in ([*range(8)], [*range(8, 16)], [*range(12, 20)]):
+            shown = read(pipe, [encoded(folder / f"{number}.mp4") for number in numbers], [[4]] * 8)
+            assert shown == [[number + 4] for number in numbers]
+
+
+TEN_BITS = Kind("libx265", "keyint=12:min-keyint=12:scenecut=0:bframes=3", pixels="yuv420p10le")
+
+
+@pytest.mark.parametrize(
+    "name", ["h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4", "hevc_open_gop.mp4", "ten_bits.mp4"]
+)
+def test_all_ways_decode_the_same_bits(
+    name: str, clips: Clips, tmp_path: Path, driver: FakeCuvid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVDEC decodes several groups together, or FFmpeg one at a time, with NVDEC or on a core."""
+    path = tmp_path / name if name == "ten_bits.mp4" else clips.path(name)
+    if name == "ten_bits.mp4":
+        encode(path, TEN_BITS)
     frames = np.random.default_rng(1).permutation(COUNT)[:32].reshape(8, 4)
-    sources = [encoded(clips.path(name))] * 8
     made = []
-    for by_nvdec in (True, False):
+    for together, by_nvdec in ((True, True), (False, True), (False, False)):
+        if not together:
+            monkeypatch.setattr(BurstDecoder, "supports", lambda *arguments: False)
         monkeypatch.setattr(NvdecQueue, "enter", lambda self, codec, engines, answer=by_nvdec: answer)
         monkeypatch.setattr(NvdecQueue, "leave", lambda *arguments, **names: None)
         monkeypatch.setattr(GpuPixels, "write", write_as_nvdec if by_nvdec else _write)  # of `av.VideoFrame`s
         with pipe_of() as pipe:
-            (batch,) = pipe.run(source=sources, frames=[*frames])
+            (batch,) = pipe.run(source=[encoded(path)] * 8, frames=[*frames])
             made.append(np.stack(batch.as_cpu().samples))
-    assert [[number_of(frame) for frame in sample] for sample in made[1]] == frames.tolist()
-    np.testing.assert_array_equal(made[1], made[0])
+        assert driver.created == 2
+    assert [[number_of(frame) for frame in sample] for sample in made[2]] == frames.tolist()
+    np.testing.assert_array_equal(made[1], made[2])
+    np.testing.assert_array_equal(made[0], made[2])
+    assert not driver.mapped
 
 
+def test_frames_of_several_videos_are_converted_together(
+    clips: Clips, driver: FakeCuvid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPU of a training gets work rarely."""
+    launches: list[int] = []
+    run = KernelContext.run
+    monkeypatch.setattr(KernelContext, "run", lambda self, *rest: (launches.append(1), run(self, *rest))[1])
+    sources = [encoded(clips.path(name)) for name in ("h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4")]
+    frames = [[3, 8], [2, 9], [1]]
+    with pipe_of() as pipe:
+        assert read(pipe, sources, frames) == frames
+    assert driver.largest == 5
+    assert len(launches) == 1
+
+
+def test_group_with_more_frames_than_surfaces(clips: Clips, driver: FakeCuvid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvdec_session, "_MOST", 3)
+    monkeypatch.setattr(nvdec_session, "_LEAST", 3)
+    frames = [[*range(20)], [*range(20, COUNT)]]
+    with pipe_of() as pipe:
+        assert read(pipe, [encoded(clips.path("h264.mp4"))] * 2, frames) == frames
+    assert 3 <= driver.largest <= 3 * (3 + 5)  # the parser's own surfaces are full, too, when a group ends
+
+
+@pytest.mark.parametrize("fault", ["damaged", "hidden", "greedy"])
+def test_ffmpeg_decodes_what_fails_together(fault: str, clips: Clips, driver: FakeCuvid) -> None:
+    path = clips.path("h264.mp4")
+    times = Clip(str(path)).index.times
+    if fault == "greedy":
+        driver.greedy = True
+    else:
+        getattr(driver, fault).add(int(times[5]))
+    frames = [[3, 5], [8, 1], [30, 31]]
+    with pipe_of() as pipe:
+        assert read(pipe, [encoded(path)] * 3, frames) == frames
+    assert driver.created
+    assert not driver.mapped
+
+
+@pytest.mark.usefixtures("_one_by_one")
 def test_core_decodes_while_the_queue_of_nvdec_is_full(clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVDEC, whose queue has room for two groups, continues when a core has decoded a third one."""
     names = ["h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4"]
@@ -188,6 +256,7 @@ def test_frames_that_were_not_converted_are_not_used(clips: Clips, monkeypatch: 
         assert read(pipe, [path] * 8, [[each] for each in range(20, 28)]) == [[each] for each in range(20, 28)]
 
 
+@pytest.mark.usefixtures("_one_by_one")
 @pytest.mark.parametrize("form", ["gray", "p010le"])
 def test_frame_of_another_format_is_an_error_of_its_sample(
     form: str, clips: Clips, monkeypatch: pytest.MonkeyPatch

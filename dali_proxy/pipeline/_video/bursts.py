@@ -22,10 +22,10 @@ from dali_proxy.pipeline._video.pixels import chroma_is_left, color_matrix
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.types import DALIImageType
 
-AT_ONCE = 8
+AT_ONCE = 12
 """Groups that are decoded together: each has a session of NVDEC, and its surfaces."""
 
-_STREAMS = 4  # frames of one stream are mapped one after another
+_STREAMS = 8  # frames of one stream are mapped one after another
 _log = logging.getLogger("dali_proxy")
 
 

@@ -26,10 +26,20 @@ class HeldFrames:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.nbytes = 0
+        self._nbytes = [0, 0, 0]  # of each kind
         self._kinds: tuple[OrderedDict[Hashable, tuple[Any, int]], ...] = (OrderedDict(), OrderedDict(), OrderedDict())
         self._kind: dict[Hashable, int] = {}
         self._used: set[Hashable] = set()
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all frames."""
+        return sum(self._nbytes)
+
+    @property
+    def wanted_nbytes(self) -> int:
+        """Size of the frames that known requests need."""
+        return self._nbytes[_WANTED]
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._kind
@@ -64,7 +74,7 @@ class HeldFrames:
         kind = _WANTED if wanted else _USED if used else _UNUSED
         self._kind[key] = kind
         self._kinds[kind][key] = pixels, nbytes
-        self.nbytes += nbytes
+        self._nbytes[kind] += nbytes
         while self.nbytes > self.limit:
             self._drop(self._next_to_drop())
 
@@ -80,8 +90,11 @@ class HeldFrames:
             self._drop(key)
 
     def _move(self, key: Hashable, kind: int) -> tuple[Any, int]:
-        held = self._kinds[self._kind[key]].pop(key)
+        before = self._kind[key]
+        held = self._kinds[before].pop(key)
         self._kinds[kind][key] = held
+        self._nbytes[before] -= held[1]
+        self._nbytes[kind] += held[1]
         self._kind[key] = kind
         return held
 
@@ -92,6 +105,7 @@ class HeldFrames:
         return next(reversed(self._kinds[_WANTED]))
 
     def _drop(self, key: Hashable) -> None:
-        _, nbytes = self._kinds[self._kind.pop(key)].pop(key)
+        kind = self._kind.pop(key)
+        _, nbytes = self._kinds[kind].pop(key)
         self._used.discard(key)
-        self.nbytes -= nbytes
+        self._nbytes[kind] -= nbytes

@@ -12,7 +12,8 @@ from dali_proxy.pipeline._video import cuvid
 from dali_proxy.pipeline._video.nvdec import Encoding, cuda_current
 
 _MEMORY = 64 << 20  # bytes of surfaces of a session, unless the codec needs more
-_LEAST, _MOST = 4, 24  # frames that may wait
+_SURFACES = 32  # the most that NVDEC has, of all codecs
+_LEAST = 4  # frames that may wait at least
 _DELAY = 2  # frames that the parser holds back, so that NVDEC has work
 _UNSPECIFIED, _FULL = 2, 2  # FFmpeg's numbers of a color space and of a range
 
@@ -112,7 +113,7 @@ class NvdecSession:
     @property
     def is_full(self) -> bool:
         """Whether `map` must be called before the next packet."""
-        return len(self._waiting) >= self._room > 0
+        return self._decoder.value is not None and len(self._waiting) >= self._room
 
     def map(self, stream: Any) -> list[MappedFrame]:
         """Wait until the wanted frames are decoded, and copy them from their surfaces, on a `cupy.cuda.Stream`.
@@ -208,8 +209,9 @@ class NvdecSession:
     def _create(self, found: cuvid.Format, area: tuple[int, ...]) -> None:
         deep = self._encoding.bits > 8
         frame = found.coded_width * found.coded_height * 3 // 2 * (1 + deep)
-        self._room = min(_MOST, max(_LEAST, _MEMORY // frame - found.least_surfaces))
-        self._surfaces = found.least_surfaces + _DELAY + self._room
+        reserved = found.least_surfaces + _DELAY
+        self._surfaces = min(_SURFACES, max(reserved + _LEAST, _MEMORY // frame))
+        self._room = self._surfaces - reserved
         info = cuvid.DecoderInfo(
             width=found.coded_width,
             height=found.coded_height,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import Counter, OrderedDict, deque
@@ -30,6 +31,7 @@ from dali_proxy.pipeline.types import DALIImageType
 
 _VIDEOS = 1024  # indexes of videos to keep
 _DECODERS, _GPU_DECODERS = 32, 8  # open videos between two groups; on a GPU, each takes its memory
+_LOOK_AHEAD = 256  # groups that known requests need, to look through for a burst
 _SHARE = 4  # a group is decoded as a whole if it needs at most 1 / _SHARE of the pool
 
 Frames = Mapping[tuple[PooledVideo, int], Any]
@@ -83,6 +85,7 @@ class VideoPool:
 
     A group is decoded completely if at least two known requests need frames of it; otherwise up to the last frame that
     the known request needs. Known requests are those of `announce`: those of the batch itself, and those that wait.
+    NVDEC decodes several groups at once, also those that are needed next.
     """
 
     def __init__(self, device_id: int | None) -> None:
@@ -98,6 +101,8 @@ class VideoPool:
         self._changes: deque[Ahead] = deque()
         #: Known requests for videos that no batch has needed yet, by source.
         self._waiting: dict[str, dict[FrameRequest, Ahead]] = {}
+        #: Groups that known requests need, from those on that were known first.
+        self._due: OrderedDict[tuple[PooledVideo, int], None] = OrderedDict()
         self._counters = PoolCounters()
         self._users = 0
 
@@ -122,6 +127,7 @@ class VideoPool:
             self._videos.clear()
             self._held, self._counters, self._queue = HeldFrames(0), PoolCounters(), NvdecQueue()
             self._waiting.clear()
+            self._due.clear()
             self._changes.clear()
         self._decoders.close()
         self._decoders_on_cores.close()
@@ -194,7 +200,7 @@ class VideoPool:
                 errors.update({(flight.video, number): error for number, error in flight.errors.items()})
             for flight in (*flights, *others):
                 flight.done.wait()
-                numbers = needed[flight.video].keys() & flight.frames.keys()
+                numbers = flight.frames.keys() & needed.get(flight.video, Counter()).keys()
                 found.update({(flight.video, number): flight.frames[number] for number in numbers})
 
     def _claim(
@@ -229,7 +235,30 @@ class VideoPool:
                     else:
                         flight = own[video, group] = video.flights[group] = Flight(video, group)
                         flight.needed.add(number)
+            if first:
+                self._fill_burst(own)
         return others
+
+    def _fill_burst(self, own: dict[tuple[PooledVideo, int], Flight]) -> None:
+        """Add groups that known requests need next, until NVDEC decodes as many groups as it can at once."""
+        room = -sum(map(self._is_for_bursts, own.values())) % AT_ONCE
+        if room:
+            outputs = {video.output for video, _ in own}
+            known = [self._videos.get((source, output)) for source in self._waiting for output in outputs]
+            for _, video in filter(None, known):
+                if video.clip.indexed:
+                    self._count(video)
+        for video, group in itertools.islice(self._due, _LOOK_AHEAD if room else 0):
+            flight = Flight(video, group)
+            lacking = any((video, number) not in self._held for number in video.wanted.get(group, ()))
+            if not lacking or group in video.flights or not self._is_for_bursts(flight):
+                continue
+            encoding = video.clip.encoding
+            nbytes = len(video.frames_of(group)) * encoding.height * encoding.width * 3
+            if not room or self._held.wanted_nbytes + AT_ONCE * nbytes > self._held.limit:
+                break
+            own[video, group] = video.flights[group] = flight
+            room -= 1
 
     def _decode_all(self, flights: Sequence[Flight], run: Run, kernels: KernelContext | None) -> None:
         alone: list[Flight] = []
@@ -275,9 +304,9 @@ class VideoPool:
                         pixels = burst.decoded * encoding.height * encoding.width
                         self._queue.leave(encoding.codec, True, pixels, seconds)
             for flight, burst in zip(flights, bursts, strict=True):
-                if burst.failed:
+                if burst.failed and flight.needed:
                     self._decode(flight, kernels)
-                else:
+                elif not burst.failed:
                     self._keep(flight, burst.pixels, burst.decoded)
             flights = self._next_burst(together)
 
@@ -405,8 +434,9 @@ class VideoPool:
                 continue
             frames = [(number, video.group_of(number)) for number in numbers]
             ahead.counted.append((video, frames))
-            for group in {group for _, group in frames}:
+            for group in sorted({group for _, group in frames}):
                 video.requests[group] += 1
+                self._due.setdefault((video, group))
             for number, group in frames:
                 wanted = video.wanted[group]
                 wanted[number] = wanted.get(number, 0) + 1
@@ -415,6 +445,8 @@ class VideoPool:
     def _uncount(self, video: PooledVideo, frames: Iterable[tuple[int, int]]) -> None:
         for group in {group for _, group in frames}:
             video.requests[group] -= 1
+            if not video.requests[group]:
+                self._due.pop((video, group), None)
         for number, group in frames:
             wanted = video.wanted[group]
             wanted[number] -= 1

@@ -10,8 +10,10 @@ import numpy as np
 
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
+from dali_proxy.pipeline._kernels import Samples
+from dali_proxy.pipeline._kernels.strided_copy import plan_strided_copy
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, as_pipeline_error, fail
+from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operator_api.request import Announcement
 from dali_proxy.pipeline._operator_api.traits import Traits
@@ -30,7 +32,6 @@ from dali_proxy.pipeline._video.targets import target_for
 from dali_proxy.pipeline._video.video_pool import Ahead, Frames, shared_pool
 from dali_proxy.pipeline.errors import ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
-from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 from dali_proxy.pipeline.types import RGB, DALIImageType
 
 _DOC = """Returns single frames of videos, FHWC, for datasets that ask for frames at random.
@@ -291,26 +292,46 @@ class MixedFrames(_Frames, GpuOperator):
     traits = replace(GpuOperator.traits, only_launches=False, repeatable=False)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        import cupy
-
         ahead = self._known(batch)
         try:
             needs, frames, made = self._decode(batch, inputs[0], self.kernels)
-            with cupy.cuda.Device(self.kernels.device_id), cupy.cuda.Stream.null as stream:
-                for sample, need in enumerate(needs):
-                    if need is None:
-                        continue
-                    out = made[sample] = cupy.empty(self._shape(need, frames), cupy.uint8)
-                    for position, number in enumerate(need[1]):
-                        if number != FILL:
-                            out[position] = frames[need[0], number]
-                            continue
-                        for channel in range(self._channels):
-                            out[position, ..., channel] = self._fill[channel % len(self._fill)]
-                stream.synchronize()
-            # The frames' memory belongs to the default stream. It must not be reused before the batch ends.
-            batch.keep_alive.extend(made)
-            return [TensorListGPU(made, "FHWC")]
+            sources: list[Any] = []  # the frames of all samples
+            shapes = []
+            for sample, need in enumerate(needs):
+                if need is None:
+                    sources += made[sample]
+                    shapes.append(made[sample].shape)
+                    continue
+                video, numbers = need
+                shape = self._shape(need, frames)
+                shapes.append(shape)
+                sources += [self._filled(shape[1:]) if number == FILL else frames[video, number] for number in numbers]
+            with batch.stream:
+                result, target = allocate(np.array(shapes, np.int64), np.dtype(np.uint8), "FHWC")
+            if sources:
+                self.launch(plan_strided_copy(Samples.from_arrays(sources), _each_frame(target)), batch)
+            batch.keep_alive += sources  # which the launch reads
+            return [result]
         finally:
             if ahead is not None:
                 ahead.close()
+
+    def _filled(self, shape: tuple[int, ...]) -> Any:
+        """Return a frame of the fill color."""
+        import cupy
+
+        color = np.broadcast_to(np.array(self._fill, np.uint8), shape[2:])
+        with cupy.cuda.Device(self.kernels.device_id), cupy.cuda.Stream.null as stream:
+            frame = cupy.asarray(np.ascontiguousarray(np.broadcast_to(color, shape)))
+            stream.synchronize()
+        return frame
+
+
+def _each_frame(samples: Samples) -> Samples:
+    """Return the frames of contiguous FHWC samples."""
+    counts = samples.shapes[:, 0]
+    shapes = np.repeat(samples.shapes[:, 1:], counts, axis=0)
+    strides = np.repeat(samples.strides[:, 1:], counts, axis=0)
+    before = np.concatenate([np.arange(count) for count in counts])
+    pointers = np.repeat(samples.pointers, counts) + before * np.repeat(samples.strides[:, 0], counts)
+    return Samples(pointers, shapes, strides, samples.dtype)

@@ -16,10 +16,11 @@ from dali_proxy.pipeline._operators.decoding import io_video
 from dali_proxy.pipeline._video import bursts, clip, cuvid, nvdec, nvdec_session
 from dali_proxy.pipeline._video.bursts import AT_ONCE, BurstDecoder
 from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.frame_request import FrameRequest
 from dali_proxy.pipeline._video.gpu_pixels import GpuPixels
 from dali_proxy.pipeline._video.nvdec_queue import NvdecQueue
 from dali_proxy.pipeline._video.uploaded_planes import UploadedPlanes
-from dali_proxy.pipeline._video.video_pool import total_counters
+from dali_proxy.pipeline._video.video_pool import shared_pool, total_counters
 from pipeline import Pipeline, fn
 from pipeline.errors import OperatorError
 from tests import host_cupy
@@ -184,12 +185,28 @@ def test_frames_of_several_videos_are_converted_together(
     with pipe_of() as pipe:
         assert read(pipe, sources, frames) == frames
     assert driver.largest == 5
-    assert len(launches) == 1
+    assert len(launches) == 2  # the conversion, and the copy of the frames to the batch
+
+
+def test_groups_that_are_needed_next_are_decoded_in_the_same_burst(clips: Clips, driver: FakeCuvid) -> None:
+    names = ("h264.mp4", "h264_open_gop.mp4", "h264_varying.mp4")
+    paths = [str(clips.path(name)) for name in names]
+    with pipe_of() as pipe:
+        read(pipe, [encoded(clips.path(name)) for name in names], [[39], [39], [39]])  # the pool knows the videos
+        pool = shared_pool(0)
+        before = pool.counters()
+        ahead = [pool.announce([FrameRequest(path, np.array([1, 2]), None, 0.0, "none")]) for path in paths]
+        assert read(pipe, [encoded(clips.path(names[0]))], [[1, 2]]) == [[1, 2]]
+        after = pool.counters()
+        assert after.video_decoded - before.video_decoded >= 6
+        assert read(pipe, [encoded(clips.path(name)) for name in names[1:]], [[1], [2]]) == [[1], [2]]
+        assert pool.counters().video_decoded == after.video_decoded
+        for each in ahead:
+            each.close()
 
 
 def test_group_with_more_frames_than_surfaces(clips: Clips, driver: FakeCuvid, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvdec_session, "_MOST", 3)
-    monkeypatch.setattr(nvdec_session, "_LEAST", 3)
+    monkeypatch.setattr(nvdec_session, "_SURFACES", 5 + 2 + 3)
     frames = [[*range(20)], [*range(20, COUNT)]]
     with pipe_of() as pipe:
         assert read(pipe, [encoded(clips.path("h264.mp4"))] * 2, frames) == frames

@@ -493,9 +493,10 @@ def test_visible_devices(visible: str) -> None:
 def test_server_that_sees_other_devices_than_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable was changed after CUDA was initialized in the training; with one GPU, it can only be hidden."""
     assert torch.ones(3, device="cuda").sum().item() == 3
+    uuid = torch.cuda.get_device_properties(0).uuid
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(errors.DeviceError, match=r"GPU|CUDA device"), DALIServer(doubling()):
         pass
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"GPU-{uuid}")
     with DALIServer(doubling()) as server:
         check_epoch(server)

@@ -65,6 +65,7 @@ class NvdecSession:
         self._format: tuple[int, ...] | None = None  # of the decoder
         self._surfaces = self._room = 0
         self._waiting: list[tuple[int, int]] = []  # surface and time of wanted frames
+        self._passed: set[int] = set()  # surfaces of other frames, to which wanted ones may refer
         self._mapped: list[tuple[int, int]] = []  # surface and address
         self._header = b""
         self._wanted: Collection[int] = ()
@@ -96,6 +97,7 @@ class NvdecSession:
             wanted: time stamps of the frames to keep.
         """
         self._header, self._wanted, self.shown = header, wanted, []
+        self._passed.clear()
 
     def feed(self, packet: bytes, time: int) -> None:
         """Decode a packet: a part of the stream with exactly one picture.
@@ -128,11 +130,13 @@ class NvdecSession:
             pointers = ctypes.byref(address), ctypes.byref(pitch), ctypes.byref(mapping)
             self._check("cuvidMapVideoFrame64", self._decoder, surface, *pointers)
             self._mapped.append((surface, address.value))
+            made.append(MappedFrame(time, address.value, pitch.value))
+        for surface in {surface for surface, _ in self._waiting} | self._passed:
             status = cuvid.Status()
             failed = self._driver.cuvidGetDecodeStatus(self._decoder, surface, ctypes.byref(status))
             if not failed and status.status in cuvid.DECODE_ERRORS:  # not all codecs report it
                 raise NvdecError("the data of a picture is damaged")
-            made.append(MappedFrame(time, address.value, pitch.value))
+        self._passed.clear()
         return made
 
     def unmap(self) -> None:
@@ -190,6 +194,8 @@ class NvdecSession:
             self.shown.append(frame.time)
             if frame.time in self._wanted:
                 self._waiting.append((frame.surface, frame.time))
+            else:
+                self._passed.add(frame.surface)
         return 1
 
     def _guarded(self, function: Callable[[Any], int]) -> Callable[[Any, Any], int]:

@@ -89,8 +89,8 @@ class FakeCuvid:
         return 0
 
     def cuvidGetDecodeStatus(self, decoder: Any, surface: int, status: Any) -> int:
-        damaged = self._frames[decoder.value][surface].frame.pts in self.damaged
-        status._obj.status = 8 if damaged else 2
+        frame = self._frames[decoder.value][surface].frame
+        status._obj.status = 1 if frame is None else 8 if frame.pts in self.damaged else 2
         return 0
 
 

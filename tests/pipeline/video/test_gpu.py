@@ -76,6 +76,18 @@ def read_on(path: Path, device_id: int | None, frames: list[int], output: DALIIm
         return made if device_id is None else made.get()
 
 
+def read_by_pool(path: Path, frames: list[Any]) -> Any:
+    """Return the frames of samples from `fn.io.video`, copied to the CPU."""
+    with Pipeline(batch_size=len(frames), num_threads=2, device_id=0) as pipe:
+        source, numbers = fn.external_source(name="source"), fn.external_source(name="frames")
+        pipe.set_outputs(fn.io.video(source, frames=numbers, device="mixed"))
+    sources = [np.frombuffer(str(path).encode(), np.uint8)] * len(frames)
+    (output,) = pipe.run(source=sources, frames=[np.array(each) for each in frames])
+    made = np.stack([np.array(sample) for sample in output.as_cpu().samples])
+    pipe.close()
+    return made
+
+
 def close(ours: Any, theirs: Any) -> None:
     difference = np.abs(ours.astype(int) - theirs)
     assert difference.max() <= 6
@@ -137,17 +149,12 @@ def test_groups_that_are_decoded_together_have_the_bits_of_ffmpeg(
     caplog.set_level(logging.DEBUG, "dali_proxy")
     if name == "ten_bits.mp4":
         encode(tmp_path / name, TEN_BITS, size=SIZE)
-    path = np.frombuffer(str(large.get(name, tmp_path / name)).encode(), np.uint8)
+    path = large.get(name, tmp_path / name)
     made = []
     for together in (True, False):
         if not together:
             monkeypatch.setattr(BurstDecoder, "supports", lambda *arguments: False)
-        with Pipeline(batch_size=4, num_threads=2, device_id=0) as pipe:
-            source, frames = fn.external_source(name="source"), fn.external_source(name="frames")
-            pipe.set_outputs(fn.io.video(source, frames=frames, device="mixed"))
-        (output,) = pipe.run(source=[path] * 4, frames=[*np.reshape(RANDOM, (4, -1))])
-        made.append(np.stack([np.array(sample) for sample in output.as_cpu().samples]))
-        pipe.close()
+        made.append(read_by_pool(path, [*np.reshape(RANDOM, (4, -1))]))
     np.testing.assert_array_equal(made[0], made[1])
     assert "isn't decoded together" not in caplog.text
 
@@ -228,13 +235,18 @@ def test_videos_of_both_kinds_in_a_batch(large: dict[str, Path], tmp_path: Path)
 
 @pytest.mark.parametrize("pixels", ["yuv420p", "yuv420p10le"])
 @pytest.mark.parametrize("colors", [(1, 1), (1, 2), (5, 1), (5, 2), (6, 1), (7, 1), (9, 1), (9, 2), (2, 0)], ids=str)
-def test_matrices_and_ranges(colors: tuple[int, int], pixels: str, tmp_path: Path) -> None:
+def test_matrices_and_ranges(
+    colors: tuple[int, int], pixels: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """BT.709, BT.601, SMPTE 240M and BT.2020, limited and full, and a video without this information."""
+    caplog.set_level(logging.DEBUG, "dali_proxy")
     codec = "libx264" if pixels == "yuv420p" else "libx265"
     encode(tmp_path / "clip.mp4", Kind(codec, pixels=pixels), 3, SIZE, color=colors)
     made = [read_on(tmp_path / "clip.mp4", device_id, [2, 0]) for device_id in (None, 0)]
     close(*made)
     assert [number_of(frame) for frame in made[1]] == [2, 0]
+    np.testing.assert_array_equal(read_by_pool(tmp_path / "clip.mp4", [[2, 0]])[0], made[1])
+    assert "isn't decoded together" not in caplog.text
 
 
 def test_videos_share_decoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -101,6 +102,23 @@ def test_wait_outside_a_block_raises_the_original_exception() -> None:
     with pytest.raises(ZeroDivisionError):
         let_through(lambda: 1 // 0)
     assert let_through(max, 1, 2) == 2
+
+
+def action() -> bytes:
+    """Return the system's function for SIGALRM and its flags."""
+    buffer = ctypes.create_string_buffer(512)
+    assert ctypes.CDLL(None).sigaction(signal.SIGALRM, None, buffer) == 0
+    return buffer.raw[:8] + buffer.raw[136:140]  # the mask of 128 bytes is in between
+
+
+@pytest.mark.parametrize("interrupts", [True, False])
+def test_actions_of_the_system_stay(interrupts: bool) -> None:
+    signal.siginterrupt(signal.SIGALRM, interrupts)
+    before = action()
+    hold()
+    inside = action()
+    release()
+    assert inside == action() == before
 
 
 def test_other_threads_are_not_affected() -> None:

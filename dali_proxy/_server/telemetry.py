@@ -162,8 +162,10 @@ class LoopTimes:
         self.latency["dataset"].add(cost.seconds)
         self.reading += cost.seconds
         self.processor += cost.processor
+        if cost.slowest_seconds <= self._least_slow:  # the usual case: none of `slowest` is faster
+            return
         name = clip(cost.slowest, _NAME)
-        if cost.slowest_seconds > self.slowest.get(name, self._least_slow):
+        if cost.slowest_seconds > self.slowest.get(name, 0.0):
             self.slowest[name] = cost.slowest_seconds
             if len(self.slowest) > 2 * _SLOWEST:
                 self.slowest = slowest_of(self.slowest)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dali_proxy.pipeline._cuda.views import lent_array
+from dali_proxy.pipeline._bulk.buffer_pool import lent_array
 from dali_proxy.pipeline.errors import ArgumentValueError
 
 

@@ -14,10 +14,10 @@ from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
 from dali_proxy._transport.slots import Borrower, Slot, SlotOwner, SlotPool
+from dali_proxy.pipeline._bulk.buffer_pool import lent_array
 from dali_proxy.pipeline._bulk.gather import gather
 from dali_proxy.pipeline._cuda.errors import CudaError, cuda_call
 from dali_proxy.pipeline._cuda.launch import address_offsets
-from dali_proxy.pipeline._cuda.views import lent_array
 from dali_proxy.pipeline._ipc.arena import ALIGNMENT
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._ipc.frames import MAX_BODY

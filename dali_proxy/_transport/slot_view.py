@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from dali_proxy._transport.protocol import OutputBatch, unpack_table
 from dali_proxy._transport.slots import RETIRED
+from dali_proxy.pipeline._bulk.buffer_pool import lent_array
 from dali_proxy.pipeline._concurrency.forking import forks
 from dali_proxy.pipeline._cuda.pinned import PinnedMemory
-from dali_proxy.pipeline._cuda.views import lent_array
 from dali_proxy.pipeline._ipc.arena_reader import fits_numpy, is_numpy_shape
 from dali_proxy.pipeline._ipc.block_allocator import compiled
 from dali_proxy.pipeline._ipc.errors import ProtocolError

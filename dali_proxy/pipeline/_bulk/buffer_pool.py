@@ -1,23 +1,93 @@
-"""Reusable memory on the CPU: page faults of fresh memory cost as much as the work that fills it."""
+"""Reusable memory on the CPU: page faults of fresh memory cost as much as the work that fills it.
+
+It is on loan while arrays over it exist, like all memory that another object owns.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import math
+import weakref
 from collections import deque
+from collections.abc import Callable
 from functools import partial
+from pickle import PickleBuffer
 from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._arrays import Bytes
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.pinned import PinnedMemory
-from dali_proxy.pipeline._cuda.views import Lease, lent_array
 from dali_proxy.pipeline.tensors.cpu import Array
 
 _SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
 _MOST_RESERVED = 1 << 30  # bytes
 _FORGET = 0.999  # share of the peak that remains after each allocation
 _SPARE = 1.25  # part of the peak that may be kept: less would free buffers that the next batches need again
+
+
+class Lease:
+    """Lease on memory. Everything that uses the memory holds it; it ends when the last holder is dropped.
+
+    Args:
+        on_end: callback without arguments, called once: when the last reference to the lease is gone, or by `end`. It
+            runs in the thread that drops the last reference, so it must be quick and must not acquire a lock that
+            a holder may hold. It isn't called at interpreter exit.
+
+    Example:
+        >>> ended = []
+        >>> lease = Lease(lambda: ended.append(True))
+        >>> holders = [lease, lease]
+        >>> del lease, holders[0]
+        >>> ended
+        []
+        >>> del holders[0]
+        >>> ended
+        [True]
+    """
+
+    def __init__(self, on_end: Callable[[], object]) -> None:
+        self._finalizer = weakref.finalize(self, on_end)
+        self._finalizer.atexit = False
+
+    def end(self) -> None:
+        """End the lease now. Idempotent."""
+        self._finalizer()
+
+
+def lent_array(memory: Bytes, owner: object) -> Bytes:
+    """Return a writable array over `memory`. The array and its views keep `owner` alive.
+
+    Args:
+        memory: C-contiguous bytes on the host.
+        owner: object that releases the memory when it is finalized, such as a `Lease`. The last view may be dropped in
+            any thread and, by garbage collection, within any allocation, so the release must not wait for a lock.
+
+    Example:
+        >>> ended = []
+        >>> view = lent_array(np.zeros(4, np.uint8), Lease(lambda: ended.append(True)))[1:].view()
+        >>> ended
+        []
+        >>> del view
+        >>> ended
+        [True]
+    """
+    # NumPy would skip a base that is over a memoryview or over another array.
+    buffer: Any = PickleBuffer(memory)  # type: ignore[arg-type]  # mypy supports buffers from Python 3.12 on
+    if not memory.flags.writeable:
+        buffer = (ctypes.c_uint8 * memory.nbytes).from_address(memory.ctypes.data)
+    lent = _Lent(memory.nbytes, np.uint8, buffer)
+    lent.lender = memory, owner
+    return np.asarray(lent)
+
+
+class _Lent(np.ndarray[Any, Any]):
+    """Base of the arrays over lent memory, which keeps its owner."""
+
+    __slots__ = ("lender",)
+
+    lender: tuple[Bytes, object]
 
 
 class BufferPool:

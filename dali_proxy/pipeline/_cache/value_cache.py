@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dali_proxy.pipeline._bulk.buffer_pool import lent_array
 from dali_proxy.pipeline._bulk.gather import copy_ranges
 from dali_proxy.pipeline._cache.claims import Claim
 from dali_proxy.pipeline._cache.disk_tier import DiskTier
@@ -19,7 +20,6 @@ from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part
 from dali_proxy.pipeline._cache.options import CacheOptions
 from dali_proxy.pipeline._cache.pages_ahead import PagesAhead
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
-from dali_proxy.pipeline._cuda.views import lent_array
 from dali_proxy.pipeline._ipc.block_allocator import Block
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dali_proxy._consumer.packed import packed
-from dali_proxy.pipeline._cuda.views import Lease, lent_array
+from dali_proxy.pipeline._bulk.buffer_pool import Lease, lent_array
 from pipeline.errors import ArgumentValueError
 
 

@@ -18,10 +18,10 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
+from dali_proxy.pipeline._bulk.buffer_pool import Lease, lent_array
 from dali_proxy.pipeline._concurrency.cost import Cost
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
-from dali_proxy.pipeline._cuda.views import Lease, lent_array
 from dali_proxy.pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
 from dali_proxy.pipeline._external_source.parallel.packing import pack, unpack
 from dali_proxy.pipeline._external_source.parallel.protocol import CrashReport, Done, Ended, Failed, Segment, Task

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from dali_proxy.pipeline._arrays import Int64s
-from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
+from dali_proxy.pipeline._bulk.buffer_pool import BufferPool, Lease
 from dali_proxy.pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
-from dali_proxy.pipeline._cuda.views import Lease
 from dali_proxy.pipeline._declaration import Input, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import is_rare_tiff

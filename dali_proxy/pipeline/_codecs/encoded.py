@@ -12,6 +12,7 @@ from dali_proxy.pipeline._arrays import Array, Bytes, Int64s
 from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._codecs.native import compiled
 from dali_proxy.pipeline._imaging.info import has_many_scans, jpeg_orientation, jpeg_segments
+from dali_proxy.pipeline.errors import DecodeError
 
 HEADER = np.dtype(
     [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "suspect")], align=True
@@ -84,6 +85,30 @@ class EncodedBatch:
     def arrays(self) -> Sequence[Bytes]:
         """The images, one array each."""
         return self._create_arrays()
+
+
+def flat_bytes(sample: Array) -> Bytes:
+    """Return the bytes of a sample, without a copy if it is contiguous.
+
+    Args:
+        sample: array of an integer type, with at most one dimension of more than one element.
+
+    Raises:
+        DecodeError: the sample has the shape or the type of decoded pixels.
+
+    Example:
+        >>> flat_bytes(np.zeros((1, 5), np.uint8)).shape
+        (5,)
+    """
+    if sample.ndim == 1 and sample.dtype == np.uint8:
+        return sample
+    if sample.ndim > 2 or (sample.ndim == 2 and min(sample.shape) > 1) or sample.dtype.kind == "f":
+        raise DecodeError(
+            f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, like "
+            "decoded pixels: pass the content of the file, such as path.read_bytes(), or, for pixels, leave the "
+            "decoder out of the pipeline"
+        )
+    return np.ascontiguousarray(sample).reshape(-1).view(np.uint8)
 
 
 def read_headers(pointers: Int64s, lengths: Int64s) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dali_proxy.pipeline._audio.resampling import check_quality
 from dali_proxy.pipeline._audio.waveform import Decoding, decode, load_decoder
+from dali_proxy.pipeline._codecs.encoded import flat_bytes
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._imaging import convert
@@ -16,7 +17,6 @@ from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperato
 from dali_proxy.pipeline._operator_api.output_dtype import check_dtype
 from dali_proxy.pipeline._operator_api.output_specs import describe
 from dali_proxy.pipeline._operators.audio.audio_resample import ANTIALIAS, QUALITY
-from dali_proxy.pipeline._operators.decoding.encoded import flat_bytes
 from dali_proxy.pipeline.errors import ArgumentValueError
 from dali_proxy.pipeline.tensors.cpu import Array
 from dali_proxy.pipeline.types import FLOAT, DALIDataType

@@ -27,11 +27,11 @@ from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline._operator_api.upload import upload
-from dali_proxy.pipeline._operators.decoding.encoded import channels_of, encoded_batch
-from dali_proxy.pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, decoding_options
+from dali_proxy.pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, channels_of, decoding_options
 from dali_proxy.pipeline._operators.decoding.image_batches import (
     allocate_images,
     decode_images,
+    encoded_batch,
     regions_of,
     shown_sizes,
 )

@@ -9,8 +9,21 @@ from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.output_dtype import check_dtype
 from dali_proxy.pipeline._operators.decoding.cache_arguments import CACHE_ARGUMENTS
 from dali_proxy.pipeline.errors import ArgumentValueError
-from dali_proxy.pipeline.types import ANY_DATA, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
+from dali_proxy.pipeline.types import (
+    ANY_DATA,
+    FLOAT,
+    GRAY,
+    INT8,
+    INT16,
+    INT32,
+    RGB,
+    UINT8,
+    UINT16,
+    UINT32,
+    DALIImageType,
+)
 
+_CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3, DALIImageType.GRAY: 1}
 _DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 
 
@@ -87,3 +100,8 @@ def decoding_options(node: GraphNode) -> dict[str, Any]:
         "palette_indices": bool(node.argument("palette_indices")),
         "dtype": check_dtype(node.argument("dtype"), _DTYPES),
     }
+
+
+def channels_of(output_type: DALIImageType) -> int | None:
+    """Return the number of channels of decoded images; None if it depends on the file."""
+    return _CHANNELS.get(output_type)

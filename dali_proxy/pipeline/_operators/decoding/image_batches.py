@@ -11,13 +11,13 @@ import numpy as np
 
 from dali_proxy.pipeline._arrays import Bools, Int64s
 from dali_proxy.pipeline._bulk.buffer_pool import BufferPool
-from dali_proxy.pipeline._codecs import EncodedBatch
+from dali_proxy.pipeline._codecs.encoded import EncodedBatch, flat_bytes
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._imaging import decode, peek
 from dali_proxy.pipeline._imaging.jpeg_region import decode_regions
 from dali_proxy.pipeline._operator_api.batch import Batch
-from dali_proxy.pipeline._operator_api.gpu_operator import as_pipeline_error, fail
+from dali_proxy.pipeline._operator_api.gpu_operator import as_pipeline_error, each_sample, fail
 from dali_proxy.pipeline._operators.decoding.image_warnings import ImageWarnings
 from dali_proxy.pipeline._operators.geometry.crop_arguments import CropWindows
 from dali_proxy.pipeline._operators.geometry.random_windows import RandomWindows
@@ -33,6 +33,18 @@ _LARGEST_EXTENT = 1 << 24
 # Size in bytes up to which memory is allocated for a batch before it is decoded: damaged headers may claim any size.
 _MOST_BYTES = 1 << 30
 _LAYOUT = "HWC"
+
+
+def encoded_batch(data: TensorListCPU) -> EncodedBatch:
+    """Return a batch in the form of GPU decoders. Contiguous 1-D uint8 samples need no work per sample.
+
+    Raises:
+        OperatorError: samples have the shape of decoded pixels.
+    """
+    table = data.table()
+    if table.ndim == 1 and table.dtype == np.uint8 and table.is_contiguous():
+        return EncodedBatch(table.pointers, table.shapes[:, 0], lambda: data.samples, data)
+    return EncodedBatch.from_arrays(each_sample(flat_bytes, data.samples))
 
 
 def allocate_images(

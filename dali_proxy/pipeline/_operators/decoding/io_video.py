@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._codecs.encoded import flat_bytes
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._kernels import Samples
@@ -17,7 +18,6 @@ from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from dali_proxy.pipeline._operator_api.operator import BatchOperator, Setup
 from dali_proxy.pipeline._operator_api.request import Announcement
 from dali_proxy.pipeline._operator_api.traits import Traits
-from dali_proxy.pipeline._operators.decoding.encoded import flat_bytes
 from dali_proxy.pipeline._operators.decoding.video import check_fill
 from dali_proxy.pipeline._remote.urls import LONGEST_PATH, path_in
 from dali_proxy.pipeline._size_limit import check_size

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._codecs.encoded import flat_bytes
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
@@ -20,7 +21,6 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import each_sample
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_specs import describe
-from dali_proxy.pipeline._operators.decoding.encoded import flat_bytes
 from dali_proxy.pipeline.errors import DecodeError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 from dali_proxy.pipeline.types import to_numpy_type

@@ -13,7 +13,8 @@ from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.gpu_operator import fail
 from dali_proxy.pipeline._operator_api.operator import BatchOperator
 from dali_proxy.pipeline._operator_api.output_dtype import INTEGER_LIKE, check_dtype
-from dali_proxy.pipeline._operators.decoding.encoded import channels_of, encoded_batch
+from dali_proxy.pipeline._operators.decoding.image_arguments import channels_of
+from dali_proxy.pipeline._operators.decoding.image_batches import encoded_batch
 from dali_proxy.pipeline.errors import DecodeError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 from dali_proxy.pipeline.types import INT64, RGB

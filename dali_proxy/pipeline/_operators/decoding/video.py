@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_proxy.pipeline._codecs.encoded import flat_bytes
 from dali_proxy.pipeline._declaration import Argument, Input, Kind, Role, declare_operator, implements
 from dali_proxy.pipeline._graph.graph import GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
@@ -15,7 +16,6 @@ from dali_proxy.pipeline._operator_api.gpu_operator import GpuOperator, as_pipel
 from dali_proxy.pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from dali_proxy.pipeline._operator_api.output_specs import describe
 from dali_proxy.pipeline._operators.decoding.cache_arguments import CACHE_ARGUMENTS
-from dali_proxy.pipeline._operators.decoding.encoded import flat_bytes
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.frames import Decoders, read_frames
 from dali_proxy.pipeline._video.missing import require_av

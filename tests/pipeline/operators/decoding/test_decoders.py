@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._operators.decoding.encoded import encoded_batch
+from dali_proxy.pipeline._operators.decoding.image_batches import encoded_batch
 from pipeline.errors import OperatorError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation

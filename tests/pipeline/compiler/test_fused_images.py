@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dali_proxy.pipeline._compiler.rules.fused_images import ImageBatch
 from dali_proxy.pipeline._imaging import crop_mirror_normalize, resize
-from dali_proxy.pipeline._imaging.batch import ImageBatch
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._kernels.samples import Samples
 

@@ -5,9 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dali_proxy.pipeline._ipc import block_allocator
-from dali_proxy.pipeline._ipc.block_allocator import BlockAllocator, compiled, table_of
+from dali_proxy.pipeline._ipc.block_allocator import BlockAllocator, Extents, _table_of, compiled, table_of
 from tests.pipeline.ipc.test_arena import ARRAYS
 
 KINDS = [BlockAllocator, *([] if compiled is None else [compiled.BlockAllocator])]
@@ -112,29 +113,28 @@ def test_compiled_write_refuses_or_has_no_room():
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_compiled_write_copies_several_arrays():
     allocator = compiled.BlockAllocator(0, np.zeros(1024, np.uint8))
-    given = [np.arange(7, dtype=np.float32), np.int16(5)[None], np.zeros((0, 2))]
-    for block, array in zip(allocator.write(given), given, strict=True):
+    arrays = [np.arange(7, dtype=np.float32), np.int16(5)[None], np.zeros((0, 2))]
+    for block, array in zip(allocator.write(arrays), arrays, strict=True):
         np.testing.assert_array_equal(np.ndarray(array.shape, array.dtype, block.array, block.offset), array)
 
 
 @pytest.mark.parametrize("compiles", [False, True])
-def test_table_has_a_row_for_each_sample(monkeypatch, compiles):
+def test_table_has_a_row_for_each_sample(compiles):
     if compiles and compiled is None:
         pytest.skip("no C compiler")
-    kind = compiled.BlockAllocator if compiles else BlockAllocator
-    monkeypatch.setattr(block_allocator, "compiled", compiled if compiles else None)
+    kind, make = (compiled.BlockAllocator, table_of) if compiles else (BlockAllocator, _table_of)
     allocators = [kind(number, np.zeros(1024, np.uint8)) for number in (3, 1 << 40)]
     blocks = [(each.take(5), each.take(70)) for each in allocators]
     shapes = [((), (2, 1 << 40)), ((), (0, 7))]
-    second = np.frombuffer(table_of(blocks, shapes, 1), np.int64).reshape(2, -1)
+    second = np.frombuffer(make(blocks, shapes, 1), np.int64).reshape(2, -1)
     assert second.tolist() == [[3, 64, 2, 1 << 40], [1 << 40, 64, 0, 7]]
-    assert np.frombuffer(table_of(blocks, shapes, 0), np.int64).tolist() == [3, 0, 1 << 40, 0]
+    assert np.frombuffer(make(blocks, shapes, 0), np.int64).tolist() == [3, 0, 1 << 40, 0]
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_compiled_table_refuses_what_is_no_table():
     blocks = compiled.BlockAllocator(0, np.zeros(1024, np.uint8)).write([np.zeros(4)])
-    for given in [
+    for arguments in [
         ([blocks, blocks], [((4,),)], 0),
         ([blocks], [((4,),)], 1),
         ([blocks], [((4,),)], -1),
@@ -147,7 +147,7 @@ def test_compiled_table_refuses_what_is_no_table():
         ([blocks], 3, 0),
     ]:
         with pytest.raises((TypeError, ValueError, IndexError, OverflowError)):
-            compiled.rows(*given)
+            compiled.rows(*arguments)
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
@@ -183,3 +183,36 @@ def test_compiled_loop_copies_many_bytes_and_no_more(nbytes):
     np.testing.assert_array_equal(memory[block.offset : block.offset + nbytes], given)
     assert (memory[: before.nbytes] == 7).all()
     assert (memory[block.offset + nbytes :] == 7).all()
+
+
+def test_lowest_extent_is_taken_and_neighbours_merge():
+    extents = Extents(10)
+    assert [extents.take(3), extents.take(3), extents.take(4)] == [0, 3, 6]
+    assert extents.take(1) is None
+    extents.give(0, 3)
+    extents.give(6, 4)
+    assert extents.take(5) is None  # 7 are free, in pieces of 3 and 4
+    extents.give(3, 3)
+    assert extents.take(10) == 0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=200))
+def test_extents_never_overlap_and_none_is_lost(steps):
+    size = 100
+    extents = Extents(size)
+    taken: dict[int, int] = {}
+    for take, number in steps:
+        if take:
+            start = extents.take(number)
+            free = sorted(set(range(size)) - {i for s, n in taken.items() for i in range(s, s + n)})
+            fits = next((i for i in free if set(range(i, i + number)) <= set(free)), None)
+            assert start == fits
+            if start is not None:
+                taken[start] = number
+        elif taken:
+            start = sorted(taken)[number % len(taken)]
+            extents.give(start, taken.pop(start))
+        assert extents.used == sum(taken.values())
+    for start, length in taken.items():
+        extents.give(start, length)
+    assert extents.take(size) == 0

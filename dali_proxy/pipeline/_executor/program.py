@@ -19,8 +19,7 @@ from dali_proxy.pipeline._compiler.steps.chain import ChainStep
 from dali_proxy.pipeline._compiler.steps.cores_step import CoresStep, decode_on_cores
 from dali_proxy.pipeline._compiler.steps.fast_paths import FastPaths
 from dali_proxy.pipeline._compiler.steps.gpu_cached_step import GpuCachedStep
-from dali_proxy.pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
-from dali_proxy.pipeline._compiler.steps.step import Step, Steps
+from dali_proxy.pipeline._compiler.steps.step import FedInput, OperatorStep, PixelStep, Step, Steps
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._graph.graph import Graph
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dali_proxy.pipeline._compiler.rules.equal_operators import EqualOperators
-from dali_proxy.pipeline._compiler.steps import operator_step
-from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
+from dali_proxy.pipeline._compiler.steps import step
+from dali_proxy.pipeline._compiler.steps.step import OperatorStep, PixelStep
 from pipeline import Pipeline, fn, math, types
 from pipeline.errors import OperatorError
 from tests.thorough import thorough_except
@@ -245,6 +245,6 @@ def test_error_of_a_deferred_operator_names_it(device: str, monkeypatch: pytest.
     def fail(*arguments: Any) -> Any:
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(operator_step, "evaluate", fail)
+    monkeypatch.setattr(step, "evaluate", fail)
     with pytest.raises(OperatorError, match=r"^fn.flip failed: MemoryError"):
         run_graph(lambda x: fn.reductions.mean(fn.flip(x)), [np.zeros((8, 8, 3), np.uint8)] * 2)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
+from dali_proxy.pipeline._compiler.steps.step import OperatorStep, PixelStep
 from pipeline import Pipeline, fn, types
 from pipeline.errors import OperatorError
 from tests.pipeline.codecs.test_nvimgcodec import encode, sample_image

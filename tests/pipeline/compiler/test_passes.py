@@ -11,7 +11,7 @@ import pytest
 from dali_proxy.pipeline._compiler.rules import equal_operators
 from dali_proxy.pipeline._compiler.rules.equal_operators import EqualOperators
 from dali_proxy.pipeline._compiler.rules.tabulated_operators import TabulatedOperators
-from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
+from dali_proxy.pipeline._compiler.steps.step import OperatorStep, PixelStep
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._cuda.launch import Launch
 from dali_proxy.pipeline._cuda.packed_launches import PackedLaunches

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
-from dali_proxy.pipeline._compiler.steps.operator_step import PixelStep, defer
-from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, PixelStep, Step, defer
 from dali_proxy.pipeline._cuda.launch import MAX_SAMPLES
 from dali_proxy.pipeline._graph.numbering import hashable
 from dali_proxy.pipeline._operator_api.batch import Batch

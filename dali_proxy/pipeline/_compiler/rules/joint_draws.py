@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
-from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep
-from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, OperatorStep, Step
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._operator_api.batch import Batch

@@ -7,8 +7,7 @@ from typing import Any
 
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
 from dali_proxy.pipeline._compiler.rules.tabulated_operators import is_tabulated
-from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep
-from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, OperatorStep, Step
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.branch_batches import take_samples

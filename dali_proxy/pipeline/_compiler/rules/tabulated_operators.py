@@ -15,8 +15,7 @@ import numpy as np
 from dali_proxy.pipeline._arrays import Int64s
 from dali_proxy.pipeline._compiler.rules.equal_operators import stack_equal_operators
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
-from dali_proxy.pipeline._compiler.steps.operator_step import PixelStep, defer
-from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, PixelStep, Step, defer
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._cuda.launch import MAX_SAMPLES
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode

@@ -35,10 +35,9 @@ from dali_proxy.pipeline._executor.batch_order import ordered_phases
 from dali_proxy.pipeline._executor.constants import Constants
 from dali_proxy.pipeline._executor.device import Device, open_device
 from dali_proxy.pipeline._executor.look_ahead import LookAhead
-from dali_proxy.pipeline._executor.merging import make_merger
+from dali_proxy.pipeline._executor.merging import OnDone, RunningBatch, make_merger
 from dali_proxy.pipeline._executor.program import Program
 from dali_proxy.pipeline._executor.readers import ReaderGroup
-from dali_proxy.pipeline._executor.running_batch import OnDone, RunningBatch
 from dali_proxy.pipeline._executor.shared import SharedResources
 from dali_proxy.pipeline._executor.statistics import PhaseCosts, Statistics, ValueSizes
 from dali_proxy.pipeline._graph.graph import Edge, Graph, GraphNode
@@ -246,8 +245,7 @@ class Executor:
         batch.trace, batch.memory, batch.output_memory = self.trace, self.memory, self.batch_memory.output_on_gpu
         if self._plan.constants:
             self._constants.add_to(batch, on_gpu=False)
-        run = RunningBatch(batch, on_done)
-        run.on_caller = on_caller
+        run = RunningBatch(batch, on_done, on_caller=on_caller)
         batch.number = next(self._submitted)
         if batch.memory is None and self.value_sizes.measures(batch.number):
             batch.memory = self.value_sizes

@@ -1,25 +1,29 @@
-"""Batches that wait for the same phase run as one."""
+"""Batches that an executor runs: those that wait for the same phase run as one."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from typing import Any, Protocol
 
+import msgspec
+
 from dali_proxy.pipeline._compiler.plan import Phase
+from dali_proxy.pipeline._compiler.steps.step import Step
 from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._concurrency.work_queue import WorkQueue
 from dali_proxy.pipeline._executor.constants import Constants
 from dali_proxy.pipeline._executor.program import Program
-from dali_proxy.pipeline._executor.running_batch import RunningBatch
 from dali_proxy.pipeline._graph.graph import Edge
+from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
 from dali_proxy.pipeline._operator_api.reader import ReaderOperator
-from dali_proxy.pipeline._operator_api.request import as_batch_error
+from dali_proxy.pipeline._operator_api.request import BatchResult, as_batch_error
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.tensors.gpu import TensorListGPU
 
@@ -29,6 +33,43 @@ _MOST_BATCHES = 64
 # Number of small batches, or merged ones, in this and later phases: two that are decoded, and one behind them. Others
 # wait before this phase, where they can be merged, rather than between the phases.
 _MOST_ACTIVE = 3
+
+
+OnDone = Callable[[BatchResult], None]
+
+
+class RunningBatch(msgspec.Struct, eq=False):
+    """A batch and its progress through the phases.
+
+    Attributes:
+        batch: the batch.
+        on_done: called with its result.
+        started: time when it began.
+        phase: number of its phase.
+        step: the step that runs, or ran last.
+        stream: its `BatchStream`, once it has one.
+        members: the batches that run as this one, if it isn't a batch of the user.
+        taken: whether the merger must learn when it ends.
+        alone: whether it must not run together with others.
+        failure: why it failed together with others.
+        suspects: those that failed together and have not succeeded alone; they share it.
+        given_up: whether it has ended although a thread is still in a call for it.
+        on_caller: whether the thread that submitted it still runs it, and may run more of it.
+    """
+
+    batch: Batch
+    on_done: OnDone
+    started: float = msgspec.field(default_factory=time.perf_counter)
+    phase: int = 0
+    step: Step | None = None
+    stream: Any = None
+    members: tuple[RunningBatch, ...] = ()
+    taken: bool = False
+    alone: bool = False
+    failure: Exception | None = None
+    suspects: list[RunningBatch] = []
+    given_up: bool = False
+    on_caller: bool = False
 
 
 class RunsPhases(Protocol):

@@ -13,7 +13,7 @@ import pytest
 
 from dali_proxy.pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from dali_proxy.pipeline._executor.device import BatchStream, Device
-from dali_proxy.pipeline._executor.running_batch import RunningBatch
+from dali_proxy.pipeline._executor.merging import RunningBatch
 from dali_proxy.pipeline._operator_api.batch import Batch
 from pipeline import fn
 from pipeline.errors import ArgumentValueError, InputError, PipelineError

@@ -21,7 +21,6 @@ from torch.utils.data import get_worker_info
 from dali_proxy._common.run_delay import run_delay
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
-from dali_proxy._worker.batch_context import BatchContext
 from dali_proxy.errors import BatchError
 from dali_proxy.pipeline._graph.location import user_traceback
 from dali_proxy.pipeline._rng import global_batch
@@ -51,29 +50,10 @@ class NumberedIndices:
     keeps_inputs: bool = False
 
     @property
-    def global_batch(self) -> int | None:
-        """Number of the batch that no batch of another rank has; None if it is that of the epoch."""
-        known = getattr(self.indices, "global_batch", None)
-        if known is not None:
-            return int(known)
-        return global_batch(self.rank, self.batch) if self.rank else None
-
-    @property
     def number_among_ranks(self) -> int:
-        """The same number, or that of the epoch."""
-        number = self.global_batch
+        """Number of the batch that no batch of another rank has, or that of the epoch for rank 0."""
+        number = global_batch(self.rank, self.batch, self.indices)
         return self.batch if number is None else number
-
-    def context(self, session: int = 0, position: Callable[[], bytes | None] | None = None) -> BatchContext:
-        """Return the context in which a thread makes the batch; see `BatchContext`."""
-        numbers = (self.epoch, self.batch, self.indices)
-        return BatchContext(
-            *(session, *numbers),
-            position=position,
-            rank=self.rank,
-            global_batch=self.global_batch,
-            keeps_inputs=self.keeps_inputs,
-        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (

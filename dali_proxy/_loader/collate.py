@@ -54,7 +54,7 @@ class Collate:
         context = this_thread.context
         if context is None:
             numbered = NumberedIndices(self.epoch, self.own.batch_number(self._count), None, self.rank)
-            context = numbered.context()
+            context = BatchContext(0, self.epoch, numbered.batch, rank=self.rank)
             this_thread.context = context
             self._count += 1
         try:

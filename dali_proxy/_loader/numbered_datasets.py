@@ -254,7 +254,8 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
             return Pause()
         request = self.request
         session = session_of(self.first_session, numbered.epoch) if request is None else request.session
-        context = numbered.context(session)
+        numbers = session, numbered.epoch, numbered.batch, numbered.indices
+        context = BatchContext(*numbers, rank=numbered.rank, keeps_inputs=numbered.keeps_inputs)
         this_thread.context = context
         try:
             return make(numbered.indices, context)

@@ -122,7 +122,8 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         while True:
             if ordinal % self.batch_size == 0:
                 numbered = NumberedIndices(epoch, own.batch_number(ordinal // self.batch_size), None, self.rank)
-                context = numbered.context(session_of(self.first_session, epoch), position)
+                session = session_of(self.first_session, epoch)
+                context = BatchContext(session, epoch, numbered.batch, position=position, rank=self.rank)
             context.index = f"sample {ordinal}{of_worker}"
             this_thread.context = context  # set for each sample: several iterators of one thread may take turns
             try:

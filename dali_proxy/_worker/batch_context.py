@@ -29,7 +29,6 @@ class BatchContext(msgspec.Struct, eq=False):
         begun_processor: processor time of the thread then.
         nbytes: size of the samples that were submitted for it.
         rank: rank of the training process.
-        global_batch: number of the batch among those of all ranks; None if it is that of the epoch.
         keeps_inputs: whether the tickets of the requests get copies of the inputs.
         tickets: tickets of the requests submitted for this batch, by server and numbers of the samples.
     """
@@ -46,7 +45,6 @@ class BatchContext(msgspec.Struct, eq=False):
     begun_processor: float = msgspec.field(default_factory=time.thread_time)
     nbytes: int = 0
     rank: int = 0
-    global_batch: int | None = None
     keeps_inputs: bool = False
     tickets: dict[Any, Any] = {}
     slowest: tuple[Any, float] = (None, 0.0)

@@ -227,7 +227,7 @@ class WorkerClient:
             else:
                 begun = context.begun
                 session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
-                number = context.global_batch
+                number = global_batch(context.rank, batch, context.indices)
                 context.requests += 1
                 context.nbytes += sum(map(_NBYTES, blocks))
             if self._releases.waiting:

@@ -40,8 +40,17 @@ class BatchKey:
     global_batch: int | None = None
 
 
-def global_batch(rank: int, iteration: int) -> int | None:
-    """Return a number for a batch of a rank that no batch of another rank has. None for `iteration`, as for rank 0."""
+def global_batch(rank: int, iteration: int, indices: Any = None) -> int | None:
+    """Return a number for a batch of a rank that no batch of another rank has. None for `iteration`, as for rank 0.
+
+    Args:
+        rank: the rank.
+        iteration: number of the batch in the epoch of the rank.
+        indices: the batch's indices, which know its number if a sampler deals the batches to all ranks.
+    """
+    known = getattr(indices, "global_batch", None)
+    if known is not None:
+        return int(known)
     return rank << _RANK_SHIFT | iteration if rank else None
 
 

@@ -96,10 +96,6 @@ class CropWindows:
         np.copyto(extents[:, axes], sizes, where=is_cut)
         return starts, extents
 
-    def are_whole(self, shape: tuple[int, ...]) -> bool:
-        """Return whether all windows of samples of a shape are these samples."""
-        return self.whole or self.extents(shape) == shape
-
     def extents(self, known: Extents | None) -> Extents | None:
         """Return the known extents of the windows, given the known extents of the samples."""
         if known is None:

@@ -217,7 +217,8 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         plain = (
             settings.splits_channels and settings.dtype == np.float32 and not settings.pad and len(settings.fill) == 1
         )
-        if not plain or not self._cache.windows.get(batch, "HWC").are_whole(shape):
+        windows = self._cache.windows.get(batch, "HWC")
+        if not plain or not (windows.whole or windows.extents(shape) == shape):
             return None
         arguments = batch.arguments(self.node)
         mirror = arguments.scalars("mirror")

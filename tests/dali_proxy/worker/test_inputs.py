@@ -14,7 +14,7 @@ from PIL import Image
 from dali_proxy import DALIServer, PlaceholderError, SampleTypeError
 from dali_proxy._loader.numbered_datasets import NumberedIndices
 from dali_proxy._transport.endpoint import InputSpec
-from dali_proxy._worker.inputs import as_input_array
+from dali_proxy._worker.proxy import as_input_array
 from tests.dali_proxy.indexed import declared, sample
 
 ANY = InputSpec("x")

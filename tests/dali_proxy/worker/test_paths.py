@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from dali_proxy._transport.endpoint import InputSpec
-from dali_proxy._worker.inputs import as_input_array
+from dali_proxy._worker.proxy import as_input_array
 from dali_proxy.pipeline._bulk.read_file import read_file
 from pipeline import Pipeline, dynamic, fn
 from pipeline.errors import PipelineError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dali_proxy._consumer.launcher import Launcher
 from dali_proxy._consumer.side_stream import SideStream
 from dali_proxy._transport.failures import describe, rebuild
-from dali_proxy._transport.labels import unpack_labels
+from dali_proxy._transport.fields import unpack_labels
 from dali_proxy._transport.opener import DeferredOutputs, OutputFunctions, host_tensors
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from dali_proxy._consumer.copy_sources import CopySources
 from dali_proxy._consumer.side_stream import Event, SideStream, Stream
+from dali_proxy._transport.fields import unpack_table
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
-from dali_proxy._transport.protocol import unpack_table
 from dali_proxy._transport.slot_view import check_rows
 from dali_proxy.pipeline._bulk.buffer_pool import buffer_size
 from dali_proxy.pipeline._concurrency.cost import Cost, spent
@@ -184,7 +184,7 @@ class _Shaped:
 
         from dali_proxy.pipeline.tensors.torch_memory import arranged
 
-        dtype, table = unpack_table(output)
+        dtype, table = unpack_table(output.dtype, 1 + output.ndim, output.table)
         rows = check_rows(table, dtype.itemsize, output.nbytes, output.dense)
         self.memory = stream.empty((-(-output.nbytes // dtype.itemsize),), getattr(torch, output.dtype))
         self.tensors = arranged(self.memory, rows, output.dense)

@@ -10,7 +10,7 @@ import torch
 from dali_proxy._common.nested import replace
 from dali_proxy._consumer.packed import packed
 from dali_proxy._consumer.ragged import Ragged, formed
-from dali_proxy._transport.labels import indices_of_labels, unpack_labels
+from dali_proxy._transport.fields import indices_of_labels, unpack_labels
 from dali_proxy._worker.placeholders import BatchRef, JoinedRefs, PackedRefs, Placeholder, SampleRef
 from dali_proxy.errors import BatchError
 from dali_proxy.pipeline._graph.location import user_traceback, warn_caller

@@ -21,7 +21,7 @@ from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.jobs import Jobs
 from dali_proxy._host.starting import make_host, read_bytes, read_start
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.fields import clip
 from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.switching import begin_short_turns
 from dali_proxy.pipeline._definition.server_process import declare_server_process

@@ -9,7 +9,7 @@ import pickle
 import sys
 from typing import Annotated
 
-from dali_proxy._transport.labels import clip, clip_start
+from dali_proxy._transport.fields import clip, clip_start
 from dali_proxy._transport.protocol import VERSION
 from dali_proxy.errors import ProxyError
 from dali_proxy.pipeline._ipc.messages import MANY, U16, U32, U64, Codec, Message, Meta

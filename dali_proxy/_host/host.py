@@ -23,7 +23,7 @@ from dali_proxy._host.runner import HostRunner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.endpoint import MONITOR_KEY, monitor_path
 from dali_proxy._transport.exchange import LocalExchange
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.fields import clip
 from dali_proxy._transport.protocol import (
     CODEC,
     VERSION,

@@ -28,7 +28,7 @@ from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.starting import make_host, read_start, shared_bytes
 from dali_proxy._host.user_modules import imported_files
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.fields import clip
 from dali_proxy._transport.protocol import VERSION, check_versions
 from dali_proxy.errors import NameTakenError
 from dali_proxy.pipeline._cache.value_cache import ValueCache

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dali_proxy._transport.failures import describe
-from dali_proxy._transport.labels import clip, unpack_labels
+from dali_proxy._transport.fields import clip, unpack_labels
 from dali_proxy._transport.origin import Origin
 from dali_proxy.pipeline._operator_api.request import Announcement, TensorList
 from dali_proxy.pipeline._rng import BatchKey

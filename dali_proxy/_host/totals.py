@@ -10,7 +10,7 @@ from dali_proxy._common.latency import Latency
 from dali_proxy._host.clients import Consumer, Worker
 from dali_proxy._host.requests import Request
 from dali_proxy._host.scheduler import Scheduler
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.fields import clip
 
 
 class Totals:

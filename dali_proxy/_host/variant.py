@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_proxy._host.planning import Planning
-from dali_proxy._transport.protocol import unpack_table
+from dali_proxy._transport.fields import unpack_table
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.pipeline._bulk.gather import gathered
 from dali_proxy.pipeline._declaration.schema import Role
@@ -94,7 +94,7 @@ class Variant:
             raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
         inputs: dict[str, TensorList] = {}
         for node, packed in zip(self._inputs, message.inputs, strict=True):
-            dtype, table = unpack_table(packed)
+            dtype, table = unpack_table(packed.dtype, 2 + packed.ndim, packed.table)
             if len(table) != message.batch_size:
                 raise ProtocolError(f"expected {message.batch_size} samples, not {len(table)}")
             batch = request.worker.arena.batch(table, dtype)

@@ -14,7 +14,7 @@ from dali_proxy._common.batch_reading import BatchRequest, DatasetReader, Datase
 from dali_proxy._common.bound_process import unblock_interrupts
 from dali_proxy._pool.parcel import send_batch
 from dali_proxy._transport.endpoint import Endpoint, open_channel
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.fields import clip
 from dali_proxy._transport.protocol import BatchRead, ReadBatch
 from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.pipeline._ipc import pickling

@@ -14,7 +14,7 @@ from dali_proxy._common.latency import Latency
 from dali_proxy._server.advice import advise, advise_cache, advise_remote
 from dali_proxy._server.counters import Counters, OperatorTimes
 from dali_proxy._server.notebook import as_html
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.fields import clip
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy.pipeline._operator_api.trace import Trace, profiler_trace
 

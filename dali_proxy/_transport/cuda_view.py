@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, unpack_table
+from dali_proxy._transport.fields import unpack_table
+from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import check_rows, make_loan
 from dali_proxy._transport.slots import RETIRED
 from dali_proxy.pipeline._concurrency.forking import forks
@@ -95,7 +96,7 @@ class CudaSlotView:
             self._page[number] = output.generation | RETIRED
             raise
         loan = make_loan(self._page, number, output.generation, forks, RETIRED)
-        dtype, table = unpack_table(output)
+        dtype, table = unpack_table(output.dtype, 1 + output.ndim, output.table)
         rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
         return _Output(_Arrived(imported, loan, self._closable), dtype, rows, output.dense)
 

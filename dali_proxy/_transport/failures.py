@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dali_proxy import pipeline
-from dali_proxy._transport.labels import clip, indices_of_labels
+from dali_proxy._transport.fields import clip, indices_of_labels
 from dali_proxy._transport.protocol import Failure
 from dali_proxy.errors import BatchError, RemoteError
 from dali_proxy.pipeline._graph.location import user_traceback

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Annotated
 
-from dali_proxy._transport.labels import Labels
+from dali_proxy._transport.fields import Labels
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._ipc.messages import U32, U64, Message, Meta
 

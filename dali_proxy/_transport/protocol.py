@@ -8,23 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from dali_proxy._transport.labels import Labels
+from dali_proxy._transport.fields import Labels
 from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
-from dali_proxy._transport.prepared import Prepared, PreparedOutput
+from dali_proxy._transport.prepared import Prepared
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from dali_proxy.pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
-
-#: Element types of samples and results, by their NumPy names.
-DTYPES = {
-    name: np.dtype(name)
-    for name in (
-        "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
-        "float16", "float32", "float64", "bool",
-    )
-}  # fmt: skip
 
 #: Version of the protocol. Increase it with every change of a message or of a report.
 VERSION = 2
@@ -32,11 +20,8 @@ VERSION = 2
 #: Slots of CUDA memory are numbered from here in messages.
 CUDA_SLOTS = 1 << 24
 
-_MAX_NDIM = 64  # NumPy's limit
-
 ShortName: TypeAlias = Annotated[str, Meta(max_length=64)]
 Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
 class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -94,7 +79,7 @@ class InputBatch(Message, frozen=True):
     """The samples of one input of a batch.
 
     Attributes:
-        dtype: one of `DTYPES`.
+        dtype: one of `DTYPES` (`fields.py`).
         ndim: number of dimensions of each sample.
         table: ``int64[n, 2 + ndim]`` as bytes, one row per sample: segment, offset in bytes, shape.
     """
@@ -198,7 +183,7 @@ class OutputBatch(Message, frozen=True, kw_only=True):
     Attributes:
         device: "cpu", "cuda", or "local" for an object of the same process.
         device_id: the GPU's number in the server's process; 0 for the CPU.
-        dtype: one of `DTYPES`.
+        dtype: one of `DTYPES` (`fields.py`).
         layout: names of the dimensions of a sample.
         dense: whether it is one array with the batch dimension in front.
         ndim: number of dimensions of the batch if it is dense, else of each sample.
@@ -501,18 +486,3 @@ def check_versions(*, server: int, client: int, name: str) -> None:
         raise ProtocolError(
             f"the server speaks version {server} of the protocol, {name} {client}: use the same release of dali-proxy"
         )
-
-
-def unpack_table(arrays: InputBatch | OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic], Int64Array]:
-    """Return the dtype and the table of an input or an output. The caller checks that the rows lie in their memory.
-
-    Raises:
-        ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
-    """
-    dtype, table = DTYPES.get(arrays.dtype), arrays.table
-    columns = arrays.ndim + (2 if type(arrays) is InputBatch else 1)
-    if dtype is None:
-        raise ProtocolError(f"unknown element type {arrays.dtype!r:.40}")
-    if not table or len(table) % (8 * columns) or columns > 2 + _MAX_NDIM:
-        raise ProtocolError(f"{len(table)} bytes aren't a table with rows of {columns} int64")
-    return dtype, np.frombuffer(table, np.int64).reshape(-1, columns)

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dali_proxy._transport.exchange import LocalExchange
+from dali_proxy._transport.fields import DTYPES
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
-from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
+from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy._transport.slots import Borrower, Slot, SlotOwner, SlotPool
 from dali_proxy.pipeline._bulk.buffer_pool import lent_array
 from dali_proxy.pipeline._bulk.gather import gather

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy._transport.protocol import OutputBatch, unpack_table
+from dali_proxy._transport.fields import unpack_table
+from dali_proxy._transport.protocol import OutputBatch
 from dali_proxy._transport.slots import RETIRED
 from dali_proxy.pipeline._bulk.buffer_pool import lent_array
 from dali_proxy.pipeline._concurrency.forking import forks
@@ -100,7 +101,7 @@ class SlotView:
             ProtocolError: the description is invalid.
         """
         memory = self._lent(output, fds)
-        dtype, table = unpack_table(output)
+        dtype, table = unpack_table(output.dtype, 1 + output.ndim, output.table)
         rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
         if output.dense:
             dense: npt.NDArray[Any] = np.ndarray(rows[0][1:], dtype, buffer=memory, offset=rows[0][0])
@@ -110,7 +111,7 @@ class SlotView:
     def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
         """Return an output as a batch, without work for each sample; see `open`."""
         memory = self._lent(output, fds)
-        dtype, table = unpack_table(output)
+        dtype, table = unpack_table(output.dtype, 1 + output.ndim, output.table)
         rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
         if output.dense:
             ((offset, *shape),) = rows

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy._transport.endpoint import Endpoint, InputSpec
-from dali_proxy._transport.protocol import DTYPES
+from dali_proxy._transport.fields import DTYPES
 from dali_proxy._worker.placeholders import Placeholder, SampleRef, register_with_pytrees, register_with_torch
 from dali_proxy._worker.worker import WorkerClient, process_of_batch, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
-from dali_proxy._transport.labels import pack_labels
+from dali_proxy._transport.fields import pack_labels
 from dali_proxy._transport.protocol import AttachSegment, DetachSegment, Goodbye, InputBatch, Submit
 from dali_proxy._worker.batch_context import BatchContext, this_thread
 from dali_proxy._worker.placeholders import Sample, Submitter

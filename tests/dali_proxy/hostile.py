@@ -14,9 +14,9 @@ import msgpack
 import numpy as np
 
 from dali_proxy._transport.endpoint import Endpoint
+from dali_proxy._transport.fields import DTYPES
 from dali_proxy._transport.protocol import (
     CODEC,
-    DTYPES,
     AttachSegment,
     BatchRead,
     CloseSession,

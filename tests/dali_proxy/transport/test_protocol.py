@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dali_proxy._transport.fields import DTYPES, unpack_table
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import (
     CODEC,
-    DTYPES,
     Advance,
     AttachSegment,
     BatchRead,
@@ -37,7 +37,6 @@ from dali_proxy._transport.protocol import (
     StatsRequest,
     Submit,
     Welcome,
-    unpack_table,
 )
 from dali_proxy.pipeline._ipc.errors import ProtocolError
 from tests.dali_proxy.hostile import packed
@@ -140,11 +139,15 @@ def test_messages_with_many_fields_need_keywords():
             kind(*fields)
 
 
+def unpacked(arrays):
+    return unpack_table(arrays.dtype, arrays.ndim + (2 if type(arrays) is InputBatch else 1), arrays.table)
+
+
 def test_samples_are_a_table():
-    dtype, table = unpack_table(SAMPLES)
+    dtype, table = unpacked(SAMPLES)
     assert dtype == np.uint8
     assert table.tolist() == [[0, 64 * number, 4, 3] for number in range(5)]
-    _, scalars = unpack_table(packed("bool", [(0, 0), (0, 64)]))
+    _, scalars = unpacked(packed("bool", [(0, 0), (0, 64)]))
     assert scalars.shape == (2, 2)
     assert Release.pack([(2**63, 1)]).unpack() == [(2**63, 1)]
     assert Release.pack([]).unpack() == []
@@ -164,7 +167,7 @@ def test_samples_are_a_table():
 )
 def test_invalid_tables_are_refused(batch):
     with pytest.raises(ProtocolError):
-        unpack_table(batch)
+        unpacked(batch)
 
 
 def test_odd_pairs_are_refused():
@@ -201,7 +204,7 @@ def test_mutated_messages_are_refused_or_valid(data):
         message = CODEC.decode(number, msgpack.packb(wire))
         parts = (*getattr(message, "inputs", ()), *getattr(message, "outputs", ()))
         for part in parts:
-            unpack_table(part)
+            unpacked(part)
     except (ProtocolError, UnicodeEncodeError):
         return
     CODEC.encode(message)

@@ -10,8 +10,9 @@ import torch
 from msgspec.structs import replace
 
 from dali_proxy._transport.exchange import LocalExchange
+from dali_proxy._transport.fields import DTYPES
 from dali_proxy._transport.opener import ResultOpener
-from dali_proxy._transport.protocol import DTYPES, OutputBatch, Result
+from dali_proxy._transport.protocol import OutputBatch, Result
 from dali_proxy._transport.publisher import ResultPublisher
 from dali_proxy._transport.slot_view import SlotView
 from dali_proxy.pipeline._ipc.errors import ChannelClosedError, IPCError, ProtocolError

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dali_proxy._transport.labels import clip, clip_start, pack_labels, unpack_labels
+from dali_proxy._transport.fields import clip, clip_start, pack_labels, unpack_labels
 from dali_proxy._transport.protocol import CODEC, Submit
 
 INDICES = st.one_of(st.none(), st.integers(), st.text(max_size=9), st.tuples(st.integers(), st.text(max_size=3)))

@@ -12,7 +12,8 @@ from typing import Annotated
 from dali_proxy._transport.fields import clip, clip_start
 from dali_proxy._transport.protocol import VERSION
 from dali_proxy.errors import ProxyError
-from dali_proxy.pipeline._ipc.messages import MANY, U16, U32, U64, Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import Codec
+from dali_proxy.pipeline._ipc.messages import MANY, U16, U32, U64, Message, Meta
 from dali_proxy.pipeline._secrets import redacted
 from dali_proxy.pipeline.errors import PipelineError
 

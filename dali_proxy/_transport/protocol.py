@@ -12,7 +12,8 @@ from dali_proxy._transport.fields import Labels
 from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
 from dali_proxy._transport.prepared import Prepared
 from dali_proxy.pipeline._ipc.errors import ProtocolError
-from dali_proxy.pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import Codec
+from dali_proxy.pipeline._ipc.messages import MANY, U8, U16, U32, U64, Message, Meta
 
 #: Version of the protocol. Increase it with every change of a message or of a report.
 VERSION = 2

@@ -22,8 +22,7 @@ from dali_proxy.pipeline._ipc.errors import (
     IPCError,
     ProtocolError,
 )
-from dali_proxy.pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, Outgoing, close_all, encode_frame
-from dali_proxy.pipeline._ipc.messages import Codec
+from dali_proxy.pipeline._ipc.frames import MAX_FDS, Codec, Frame, FrameParser, Outgoing, close_all, encode_frame
 from dali_proxy.pipeline._ipc.signals import deferred_signals, finalizer, let_through
 
 _READ_SIZE = 1 << 16

@@ -20,8 +20,8 @@ from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._ipc.channel import Channel, Received
 from dali_proxy.pipeline._ipc.connecting import Listener
 from dali_proxy.pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from dali_proxy.pipeline._ipc.frames import Codec
 from dali_proxy.pipeline._ipc.memory import as_descriptor_error
-from dali_proxy.pipeline._ipc.messages import Codec
 
 _READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
 

@@ -12,9 +12,8 @@ from contextlib import contextmanager, suppress
 from dali_proxy.pipeline._ipc.authentication import NO_DESCRIPTOR, ClientHandshake, ServerHandshake, check_peer
 from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError
-from dali_proxy.pipeline._ipc.frames import MAX_FRAME_FDS
+from dali_proxy.pipeline._ipc.frames import MAX_FRAME_FDS, Codec
 from dali_proxy.pipeline._ipc.memory import as_descriptor_error
-from dali_proxy.pipeline._ipc.messages import Codec
 from dali_proxy.pipeline._ipc.signals import deferred_signals, let_through
 
 _LONGEST_PATH = 100  # the kernel takes 107 bytes

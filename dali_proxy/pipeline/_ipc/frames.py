@@ -1,4 +1,4 @@
-"""Frames on a stream: number of bytes, type, number of descriptors, then the message."""
+"""Messages as frames on a stream: number of bytes, type, number of descriptors, then the message."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+import msgspec
 
 from dali_proxy.pipeline._ipc.errors import (
     ChannelClosedError,
@@ -17,6 +20,8 @@ from dali_proxy.pipeline._ipc.errors import (
     ProtocolError,
 )
 from dali_proxy.pipeline._ipc.memory import as_descriptor_error
+from dali_proxy.pipeline._ipc.messages import Message
+from dali_proxy.pipeline._strict import is_strict
 
 MAX_BODY = 16 << 20  # parsed messages take up to 35 times as much memory
 MAX_FDS = 64  # in one call; the kernel allows 253
@@ -24,6 +29,78 @@ MAX_FRAME_FDS = (1 << 16) - 1  # in one frame, sent by several calls
 
 _MERGED = 1 << 16  # bytes from which frames aren't joined: copying them would take longer than a system call
 _HEADER = struct.Struct("<IHH")  # bytes of the body, type, descriptors
+
+# Paths that aren't UTF-8 are text with surrogates in Python, and messages may contain such paths.
+_ERRORS = "surrogatepass"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Codec:
+    """Turns the messages of one protocol into bytes and back.
+
+    Args:
+        registry: the number of each message type on the wire.
+        trusted: types whose values are all this project's own. They aren't checked before they are sent, unless
+            `is_strict`.
+
+    Raises:
+        TypeError: a class isn't a `Message`, is registered twice, or has fields that can't be sent.
+
+    Example:
+        >>> class Point(Message, frozen=True):
+        ...     x: int
+        ...     label: Annotated[str, Meta(max_length=10)]
+        >>> codec = Codec({1: Point})
+        >>> number, body = codec.encode(Point(3, "a"))
+        >>> codec.decode(number, body)
+        Point(x=3, label='a')
+    """
+
+    def __init__(self, registry: Mapping[int, type[Message]], trusted: Collection[type[Message]] = ()) -> None:
+        self._numbers = {message_type: number for number, message_type in registry.items()}
+        if len(self._numbers) < len(registry) or not all(issubclass(each, Message) for each in self._numbers):
+            raise TypeError("a codec needs different subclasses of Message")
+        self._decoders = {number: msgspec.msgpack.Decoder(each) for each, number in self._numbers.items()}
+        self._trusted = frozenset(() if is_strict() else trusted)
+
+    def encode(self, message: object) -> tuple[int, bytes]:
+        """Return the number of the message's type, and its bytes.
+
+        Raises:
+            ProtocolError: a field's value doesn't fit its declaration, so the peer would refuse it.
+        """
+        number = self._numbers.get(type(message))  # type: ignore[arg-type]
+        if number is None:
+            raise ProtocolError(f"{type(message).__name__} isn't a message of this protocol")
+        try:
+            body = _encode(message)
+        except UnicodeEncodeError:  # msgspec refuses surrogates
+            wire = msgspec.to_builtins(message, builtin_types=(bytes,))
+            body = msgpack.packb(wire, unicode_errors=_ERRORS)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ProtocolError(f"{type(message).__name__} can't be sent: {error}") from error
+        if type(message) not in self._trusted:
+            self.decode(number, body)  # msgspec checks values only when it decodes
+        return number, body
+
+    def decode(self, number: int, body: bytes | bytearray | memoryview) -> Any:
+        """Return the message.
+
+        Raises:
+            ProtocolError: the number or the bytes aren't those of a message of this protocol.
+        """
+        decoder = self._decoders.get(number)
+        if decoder is None:
+            raise ProtocolError(f"unknown message type {number}")
+        try:
+            try:
+                return decoder.decode(body)
+            except UnicodeDecodeError:  # as in `encode`
+                wire = msgpack.unpackb(body, unicode_errors=_ERRORS)
+                return msgspec.convert(wire, decoder.type, builtin_types=(bytes,))
+        except (ValueError, TypeError, msgspec.MsgspecError, msgpack.exceptions.UnpackException) as error:
+            name = decoder.type.__name__
+            raise ProtocolError(f"{name} is malformed: {error or type(error).__name__}") from error
 
 
 class Frame(NamedTuple):

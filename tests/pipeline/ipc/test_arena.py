@@ -18,8 +18,8 @@ from dali_proxy.pipeline._ipc.block_allocator import compiled
 from dali_proxy.pipeline._ipc.channel import Channel
 from dali_proxy.pipeline._ipc.completion import CompletionReader, CompletionWriter
 from dali_proxy.pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, ProtocolError
+from dali_proxy.pipeline._ipc.frames import Codec
 from dali_proxy.pipeline._ipc.memory import SharedBlock
-from dali_proxy.pipeline._ipc.messages import Codec
 from tests.pipeline.ipc.processes import Child, Gate
 from tests.waiting import PATIENCE_S, wait_until
 

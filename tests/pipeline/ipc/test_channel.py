@@ -24,8 +24,8 @@ from dali_proxy.pipeline._ipc.errors import (
     DescriptorLimitError,
     ProtocolError,
 )
-from dali_proxy.pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, FrameParser, encode_frame
-from dali_proxy.pipeline._ipc.messages import Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, Codec, FrameParser, encode_frame
+from dali_proxy.pipeline._ipc.messages import Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 

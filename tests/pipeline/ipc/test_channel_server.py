@@ -22,7 +22,8 @@ from dali_proxy.pipeline._ipc.errors import (
     ChannelTimeoutError,
     ProtocolError,
 )
-from dali_proxy.pipeline._ipc.messages import Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import Codec
+from dali_proxy.pipeline._ipc.messages import Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dali_proxy.pipeline._ipc.errors import ProtocolError
-from dali_proxy.pipeline._ipc.messages import U8, U64, Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import Codec
+from dali_proxy.pipeline._ipc.messages import U8, U64, Message, Meta
 from dali_proxy.pipeline._strict import STRICT
 
 

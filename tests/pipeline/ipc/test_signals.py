@@ -20,7 +20,7 @@ import pytest
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
 from dali_proxy.pipeline._ipc.block_allocator import compiled
 from dali_proxy.pipeline._ipc.connecting import connect
-from dali_proxy.pipeline._ipc.messages import Codec
+from dali_proxy.pipeline._ipc.frames import Codec
 from dali_proxy.pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, hold, let_through, release
 
 

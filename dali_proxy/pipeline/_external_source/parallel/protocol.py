@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from dali_proxy.pipeline._ipc.messages import MANY, U8, U64, Codec, Message, Meta
+from dali_proxy.pipeline._ipc.frames import Codec
+from dali_proxy.pipeline._ipc.messages import MANY, U8, U64, Message, Meta
 from dali_proxy.pipeline.types import BatchInfo
 
 LONGEST_TEXT = 1 << 16  # bytes

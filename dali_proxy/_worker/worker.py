@@ -210,7 +210,7 @@ class WorkerClient:
             self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
-        of_samples, shapes, names = (list(map(of_one, samples)) for of_one in (_BLOCKS, _SHAPES, _NAME))
+        of_samples, shapes, names = list(map(_BLOCKS, samples)), list(map(_SHAPES, samples)), list(map(_NAME, samples))
         inputs = tuple(
             [
                 InputBatch(dtype, len(shapes[0][number]), table_of(of_samples, shapes, number))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec
 
-from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
+from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 
 Arguments = ParamSpec("Arguments")
 
@@ -22,14 +22,18 @@ def call_back(function: Callable[Arguments, object], *arguments: Arguments.args,
     """
     try:
         function(*arguments, **keywords)
-    except BaseException as error:
-        if is_interrupt(error):
-            raise
-        failure = RuntimeError(f"{function!r} must not raise, and raised {type(error).__name__}")
-        failure.__cause__ = error  # the hook ignores a bare SystemExit
-        thread = threading.current_thread()
-        with suppress(BaseException):  # the hook is foreign code too
-            threading.excepthook(threading.ExceptHookArgs((RuntimeError, failure, error.__traceback__, thread)))
+    except BaseException as error:  # noqa: BLE001
+        report(function, error)
+
+
+def report(function: Callable[..., object], error: BaseException) -> None:
+    """Report an exception of a function that must not raise, as `call_back` does. Raise an interrupt again."""
+    pass_on_interrupt(error)
+    failure = RuntimeError(f"{function!r} must not raise, and raised {type(error).__name__}")
+    failure.__cause__ = error  # the hook ignores a bare SystemExit
+    thread = threading.current_thread()
+    with suppress(BaseException):  # the hook is foreign code too
+        threading.excepthook(threading.ExceptHookArgs((RuntimeError, failure, error.__traceback__, thread)))
 
 
 class Finalizer:

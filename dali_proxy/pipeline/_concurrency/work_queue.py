@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from dali_proxy.pipeline._concurrency.finalizers import call_back
+from dali_proxy.pipeline._concurrency.finalizers import report
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 
 
@@ -79,7 +79,10 @@ class WorkQueue:
             work = self._work.get()
             if work is None:
                 return
-            call_back(work)
+            try:  # `call_back` would take longer
+                work()
+            except BaseException as error:  # noqa: BLE001  # the thread goes on
+                report(work, error)
             del work  # an idle thread must not keep its batch
             if self._abandoned and threading.current_thread() in self._abandoned:
                 return

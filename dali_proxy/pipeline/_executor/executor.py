@@ -24,7 +24,7 @@ from dali_proxy.pipeline._compiler.sources_on_gpu import sources_on_gpu
 from dali_proxy.pipeline._compiler.steps.step import Steps
 from dali_proxy.pipeline._concurrency.affinity import nearest_cores
 from dali_proxy.pipeline._concurrency.cost import MEASURED_CHEAP, Cost, spent
-from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
+from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX, call_back, report
 from dali_proxy.pipeline._concurrency.interrupts import is_interrupt
 from dali_proxy.pipeline._concurrency.stuck_calls import this_thread
 from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
@@ -532,7 +532,10 @@ class Executor:
             stream.retire(keep_alive, callbacks, event)
             return
         for callback in callbacks:
-            call_back(callback)
+            try:
+                callback()
+            except BaseException as failure:  # noqa: BLE001
+                report(callback, failure)
 
     def _call_on_done(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
         batch = run.batch
@@ -551,7 +554,10 @@ class Executor:
         result = BatchResult(outputs, error, time.perf_counter() - run.started)
         self.statistics.batch(failed=error is not None)
         if run.stream is None:
-            call_back(run.on_done, result)
+            try:  # `call_back` would take longer
+                run.on_done(result)
+            except BaseException as failure:  # noqa: BLE001
+                report(run.on_done, failure)
         else:
             for output in outputs:
                 if isinstance(output, TensorListGPU):

@@ -216,20 +216,15 @@ class TensorListCPU(TensorListBase):
         Raises:
             InputTypeError: the batches differ in dtype, number of dimensions or layout.
         """
-        arrays = [batch.small_array() for batch in batches]
-        for batch in batches:
-            batch._place_rows()
         layout = batches[0].layout()
         if any(batch.layout() != layout for batch in batches):
             raise InputTypeError(f"the batches have the layouts {', '.join(repr(each.layout()) for each in batches)}")
-        found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
         is_pinned = all(batch.pinned for batch in batches)  # a copy wouldn't be
-        if (
-            not is_pinned
-            and len(found) == len(arrays)
-            and len({(array.dtype, array.shape[1:]) for array in found}) == 1
-        ):
-            return cls.from_dense(np.concatenate(found), layout)
+        copied = None if is_pinned else cls._copied(batches, layout)
+        if copied is not None:
+            return copied
+        for batch in batches:
+            batch._place_rows()
         if all(batch._blocks for batch in batches) and len({(batch._dtype, batch._ndim) for batch in batches}) == 1:
             starts = np.cumsum([0, *[len(batch._blocks) for batch in batches]]).tolist()
             homes = [
@@ -244,6 +239,21 @@ class TensorListCPU(TensorListBase):
         result = cls([sample for batch in batches for sample in batch.samples], layout)
         result.pinned = is_pinned
         return result
+
+    @classmethod
+    def _copied(cls, batches: Sequence[TensorListCPU], layout: str) -> TensorListCPU | None:
+        """Return small batches as one, in new memory; None if they aren't small, or need work for each sample."""
+        arrays = [batch.small_array() for batch in batches]
+        found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
+        if len(found) == len(arrays) and len({(array.dtype, array.shape[1:]) for array in found}) == 1:
+            return cls.from_dense(np.concatenate(found), layout)
+        if not all(batch._rows or (batch._dense is not None and batch._ndim) for batch in batches):
+            return None
+        known = [found for batch in batches if (found := batch.rows()) is not None]
+        rows, counts = [each for each, _ in known], [each for _, each in known]
+        alike = len(known) == len(batches) and len({(array.dtype, array.shape[1:]) for array in rows}) == 1
+        small = alike and sum([array.nbytes for array in rows]) <= _SMALL
+        return cls.from_rows(np.concatenate(rows), np.concatenate(counts), layout) if small else None
 
     @classmethod
     def from_arrays(cls, arrays: list[Array], layout: str = "") -> TensorListCPU | None:

@@ -266,6 +266,17 @@ def test_batches_in_blocks_are_concatenated_without_work_per_sample() -> None:
     assert [sample.tolist() for sample in joined.samples] == [[0, 1], [2, 3, 4], [5], [6, 7, 8, 9], [10]]
 
 
+def test_batches_of_rows_are_concatenated_without_work_per_sample() -> None:
+    def batch(begin: int, counts: list[int]) -> TensorListCPU:
+        rows = np.arange(2 * begin, 2 * (begin + sum(counts)), dtype=np.float32).reshape(-1, 2)
+        return TensorListCPU.from_rows(rows, np.array(counts, np.int64))
+
+    joined = TensorListCPU.concatenate([batch(0, [2, 0]), batch(2, [1, 1]), batch(4, [3])])
+    assert joined._samples is None
+    assert joined.rows() is joined._rows
+    assert [sample[:, 1].tolist() for sample in joined.samples] == [[1, 3], [], [5], [7], [9, 11, 13]]
+
+
 @pytest.mark.parametrize("counts", [[2, 0, 3], [2, 2], [4]])
 @pytest.mark.parametrize(
     "read",

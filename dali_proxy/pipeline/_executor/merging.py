@@ -33,6 +33,8 @@ _MOST_BATCHES = 64
 # Number of small batches, or merged ones, in this and later phases: two that are decoded, and one behind them. Others
 # wait before this phase, where they can be merged, rather than between the phases.
 _MOST_ACTIVE = 3
+# Numbers of batches in flight that would all be active, and never wait: beside others, these start in pairs.
+_SHALLOW = range(4, 9)
 
 
 OnDone = Callable[[BatchResult], None]
@@ -183,8 +185,7 @@ class Merger:
         taken: list[RunningBatch] = []
         samples = 0
         with self._lock:
-            is_small = self._waiting and self.most > 1 and 2 * self._waiting[0].batch.size <= MOST_SAMPLES
-            if is_small and self._active >= _MOST_ACTIVE:
+            if not self._may_start():
                 return []
             while self._waiting and len(taken) < max(1, self.most):
                 run = self._waiting[0]
@@ -196,6 +197,14 @@ class Merger:
                 self._waiting.appendleft(taken.pop())
             self._active += bool(taken)
         return taken
+
+    def _may_start(self) -> bool:
+        """Return whether batches that wait may run now. Otherwise, `end` comes, or another batch."""
+        if not self._waiting or self.most < 2 or 2 * self._waiting[0].batch.size > MOST_SAMPLES:
+            return bool(self._waiting)
+        if self.most in _SHALLOW and self._active:
+            return len(self._waiting) > 1 and self._active < _MOST_ACTIVE
+        return self._active < _MOST_ACTIVE
 
     def _merge(self, members: Sequence[RunningBatch]) -> RunningBatch:
         """Return batches as one.

@@ -6,6 +6,8 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 from dali_proxy.pipeline._executor.device import Device
 from dali_proxy.pipeline._executor.merging import MOST_SAMPLES, Merger
+from dali_proxy.pipeline._executor.running_batch import RunningBatch
 from dali_proxy.pipeline._graph.selecting import select
 from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
 from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult
@@ -166,6 +169,42 @@ def test_size_of_merged_batches_is_limited() -> None:
         results, merged = run([request(number, size, done) for number, size in enumerate(sizes)], together=True)
     assert merged == [16] * (len(sizes) // 2)
     assert all(result.error is None for result in results)
+
+
+def test_few_batches_in_flight_start_in_pairs_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[int]] = []
+
+    class Recorder:
+        def put(self, work: Callable[[], None]) -> None:
+            work()
+
+        def run_phase(self, run: Any, phase: Any) -> None:
+            started.append([each.batch.number for each in run.members or (run,)])
+
+    def add(number: int) -> None:
+        batch: Any = SimpleNamespace(size=2, number=number, trace=None)
+        merger.put(RunningBatch(batch, lambda result: None), recorder, recorder)
+
+    monkeypatch.setattr(Merger, "_merge", lambda self, members: SimpleNamespace(members=tuple(members)))
+    recorder: Any = Recorder()
+    pipe = Pipeline(8, 1, 0)
+    with pipe:
+        pipe.set_outputs(*describe())
+    with closing(pipe):
+        pipe.build()
+        merger = pipe._internals.runner.executor._merger
+    assert merger is not None
+    merger.most = 4
+    add(0)
+    add(1)
+    assert started == [[0]]
+    add(2)
+    add(3)
+    assert started == [[0], [1, 2]]
+    merger.end(recorder, recorder)
+    assert started == [[0], [1, 2]]
+    merger.end(recorder, recorder)
+    assert started == [[0], [1, 2], [3]]  # nothing else would let it run
 
 
 def test_batches_with_different_layouts_do_not_run_as_one() -> None:

@@ -249,7 +249,7 @@ class TensorListCPU(TensorListBase):
             return cls.from_dense(np.concatenate(found), layout)
         if not all(batch._rows or (batch._dense is not None and batch._ndim) for batch in batches):
             return None
-        known = [found for batch in batches if (found := batch.rows()) is not None]
+        known = [each for batch in batches if (each := batch.rows()) is not None]
         rows, counts = [each for each, _ in known], [each for _, each in known]
         alike = len(known) == len(batches) and len({(array.dtype, array.shape[1:]) for array in rows}) == 1
         small = alike and sum([array.nbytes for array in rows]) <= _SMALL

@@ -183,6 +183,7 @@ def test_few_batches_in_flight_start_in_pairs_beside_others(monkeypatch: pytest.
 
     def add(number: int) -> None:
         batch: Any = SimpleNamespace(size=2, number=number, trace=None)
+        assert merger is not None
         merger.put(RunningBatch(batch, lambda result: None), recorder, recorder)
 
     monkeypatch.setattr(Merger, "_merge", lambda self, members: SimpleNamespace(members=tuple(members)))

@@ -6,17 +6,23 @@
 /* The constants of bbox_windows.py. */
 enum { FIRST_COUNT = 4, MAX_COUNT = 32, MORE_DRAWS = 128 };
 
-/* The options and the state of `BoxWindows.draw`, which has the same names. Arrays have a row for each sample. */
+/* Samples up to which, and steps in which, windows are drawn with the GIL: waiting for it again would take longer. */
+enum { FEW_SAMPLES = 64, EARLY_STEPS = 3 };
+/* Steps between checks for signals, which interrupt if no window ever fits. */
+enum { CHECKED_STEPS = 1024 };
+
+/* The options and the state of `BoxWindows.draw`, which has the same names. Arrays have a row for each sample; boxes
+   of all samples follow one another. */
 typedef struct {
     const double *boxes, *extents, *crop, *thresholds, *ratios;
     const uint64_t *key;
-    const uint8_t *present;
-    Py_ssize_t axes, most_boxes, threshold_count, ratio_count, draws, attempts, total;
+    const int64_t *counts; /* of boxes */
+    Py_ssize_t samples, axes, threshold_count, ratio_count, draws, attempts, total;
     double low, high, prune;
     int whole, iou, every, redraw;
-    int64_t *choice;
+    int64_t *begins, *choice; /* the first box, and the threshold of the last window */
     double *anchors, *shapes, *best;
-    uint8_t *kept, *fits;
+    uint8_t *kept, *fits, *scratch; /* scratch: for the boxes of one sample */
 } Windows;
 
 /* Windows begin .. begin + size of each sample, which are drawn from the same sequences of the generator. */
@@ -86,7 +92,7 @@ static void stretch_shape(const Windows *w, const double *pixels, double *shape)
 /* Draw window k of a step. Return whether its aspect ratio fits. */
 static int draw_window(const Windows *w, const Step *step, Sequence *sequence, Py_ssize_t sample, Py_ssize_t k,
                        double *anchor, double *shape) {
-    const double *pixels = w->extents + sample * w->axes;
+    const double square[MOST_AXES] = {1, 1, 1}, *pixels = w->extents ? w->extents + sample * w->axes : square;
     const Py_ssize_t window = sample * step->size + k;
     const Py_ssize_t position = window * (1 + w->axes * (1 + w->draws)) + 1;
     double numbers[MOST_AXES];
@@ -134,11 +140,11 @@ static double overlap_window(const Windows *w, const double *boxes, Py_ssize_t c
 }
 
 /* Try the windows of a step, and keep the first one that fits, or the best one if their number is limited. */
-static void fit_window(const Windows *w, const Step *step, Py_ssize_t sample, uint8_t *kept) {
+static void fit_window(const Windows *w, const Step *step, Py_ssize_t sample) {
     Sequence sequence = begin_sequence(w, step, 0);
-    const uint8_t *present = w->present + sample * w->most_boxes;
-    Py_ssize_t count = 0;
-    while (count < w->most_boxes && present[count]) count++;
+    const Py_ssize_t count = (Py_ssize_t)w->counts[sample];
+    const double *boxes = w->boxes + w->begins[sample] * 2 * w->axes;
+    uint8_t *kept = w->scratch;
     for (Py_ssize_t k = 0; k < step->size && !w->fits[sample]; k++) {
         double anchor[MOST_AXES] = {0}, shape[MOST_AXES] = {1, 1, 1}, overlap = 1;
         if ((step->begin + k) % w->attempts == 0) {
@@ -148,12 +154,11 @@ static void fit_window(const Windows *w, const Step *step, Py_ssize_t sample, ui
         const int64_t choice = w->choice[sample];
         int fits = choice == w->threshold_count, any = 0;
         if (fits) {
-            memcpy(kept, present, count);
+            memset(kept, 1, count);
         } else {
             int right = draw_window(w, step, &sequence, sample, k, anchor, shape);
             double least = w->thresholds[choice];
-            overlap = overlap_window(w, w->boxes + sample * w->most_boxes * 2 * w->axes, count, anchor, shape,
-                                     w->total > 0 ? -1 : least, kept);
+            overlap = overlap_window(w, boxes, count, anchor, shape, w->total > 0 ? -1 : least, kept);
             if (w->total <= 0 && !(right && overlap >= least)) continue;
             for (Py_ssize_t i = 0; i < count; i++) any |= kept[i];
             fits = right && overlap >= least && (any || count == 0);
@@ -161,103 +166,119 @@ static void fit_window(const Windows *w, const Step *step, Py_ssize_t sample, ui
         if (!fits && 2 * any + overlap <= w->best[sample]) continue;
         memcpy(w->anchors + sample * w->axes, anchor, w->axes * sizeof(double));
         memcpy(w->shapes + sample * w->axes, shape, w->axes * sizeof(double));
-        memcpy(w->kept + sample * w->most_boxes, kept, count);
+        memcpy(w->kept + w->begins[sample], kept, count);
         w->best[sample] = 2 * any + overlap;
         w->fits[sample] = (uint8_t)fits;
     }
 }
 
-PyDoc_STRVAR(fit_windows_doc,
-             "fit_windows(options, flags, steps, key, boxes, present, extents, crop, thresholds, ratios, choice,\n"
-             "            anchors, shapes, kept, fits, best)\n--\n\n"
-             "Run steps first .. last of BoxWindows.draw for the samples without a window that fits. options: low,\n"
-             "high, prune or NaN; flags: draws, attempts, total, whole, iou, every, redraw; crop may be empty.\n"
-             "Columns are float64, int64 or bool; the key is uint64 (2,). Return whether a sample has no window that\n"
-             "fits and more windows may be drawn.");
-
-static PyObject *fit_windows_call(PyObject *module, PyObject *arguments) {
-    enum { READ = 7, WRITTEN = 6 };
-    Windows w;
-    Py_buffer read[READ], written[WRITTEN];
-    Py_ssize_t first, last, left = 0;
-    if (!PyArg_ParseTuple(arguments, "(ddd)(nnnpppp)(nn)y*y*y*y*y*y*y*w*w*w*w*w*w*", &w.low, &w.high, &w.prune,
-                          &w.draws, &w.attempts, &w.total, &w.whole, &w.iou, &w.every, &w.redraw, &first, &last,
-                          &read[0], &read[1], &read[2], &read[3], &read[4], &read[5], &read[6], &written[0],
-                          &written[1], &written[2], &written[3], &written[4], &written[5]))
-        return NULL;
-    const Py_ssize_t word = sizeof(double), samples = written[4].len, rows = samples ? samples : 1;
-    w.key = read[0].buf, w.boxes = read[1].buf, w.present = read[2].buf, w.extents = read[3].buf;
-    w.crop = read[4].len ? read[4].buf : NULL, w.thresholds = read[5].buf, w.ratios = read[6].buf;
-    w.choice = written[0].buf, w.anchors = written[1].buf, w.shapes = written[2].buf, w.kept = written[3].buf;
-    w.fits = written[4].buf, w.best = written[5].buf;
-    w.axes = read[3].len / word / rows;
-    w.most_boxes = read[2].len / rows;
-    w.threshold_count = read[5].len / word;
-    w.ratio_count = read[6].len / (2 * word);
-    int fits = read[0].len == 2 * word && (w.axes == 2 || w.axes == 3) && w.draws > 0 && w.attempts > 0 &&
-               w.ratio_count == 2 * w.axes - 3 && w.threshold_count > 0 &&
-               read[1].len == samples * w.most_boxes * 2 * w.axes * word && read[2].len == samples * w.most_boxes &&
-               read[3].len == samples * w.axes * word && (!read[4].len || read[4].len == read[3].len) &&
-               written[0].len == samples * word && written[1].len == read[3].len && written[2].len == read[3].len &&
-               written[3].len == read[2].len && written[5].len == samples * word;
-    for (Py_ssize_t i = 0; fits && i < samples; i++) fits = w.choice[i] >= 0 && w.choice[i] <= w.threshold_count;
-    uint8_t *kept = fits ? malloc(w.most_boxes + 1) : NULL;
-    if (kept != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        Step step = {0, 0, FIRST_COUNT};
-        left = samples;
-        for (; step.number < last && left > 0 && (w.total <= 0 || step.begin < w.total); step.number++) {
-            if (w.total > 0 && step.size > w.total - step.begin) step.size = w.total - step.begin;
-            if (step.number >= first) left = 0;
-            for (Py_ssize_t i = 0; step.number >= first && i < samples; i++) {
-                if (!w.fits[i]) fit_window(&w, &step, i, kept);
-                left += !w.fits[i];
-            }
-            step.begin += step.size;
-            step.size = 2 * step.size < MAX_COUNT ? 2 * step.size : MAX_COUNT;
+/* Run steps up to number `last` for the samples without a window that fits. Return how many of them are left. */
+static Py_ssize_t fit_windows(const Windows *w, Step *step, Py_ssize_t last) {
+    Py_ssize_t left = w->samples;
+    for (; step->number < last && left > 0 && (w->total <= 0 || step->begin < w->total); step->number++) {
+        if (w->total > 0 && step->size > w->total - step->begin) step->size = w->total - step->begin;
+        left = 0;
+        for (Py_ssize_t i = 0; i < w->samples; i++) {
+            if (!w->fits[i]) fit_window(w, step, i);
+            left += !w->fits[i];
         }
-        if (w.total > 0 && step.begin >= w.total) left = 0;
-        Py_END_ALLOW_THREADS
+        step->begin += step->size;
+        step->size = 2 * step->size < MAX_COUNT ? 2 * step->size : MAX_COUNT;
     }
-    const int memory = kept != NULL;
-    free(kept);
-    for (int i = 0; i < READ; i++) PyBuffer_Release(&read[i]);
-    for (int i = 0; i < WRITTEN; i++) PyBuffer_Release(&written[i]);
-    if (!fits) PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other");
-    else if (!memory) PyErr_NoMemory();
-    return fits && memory ? PyBool_FromLong(left > 0) : NULL;
+    return w->total > 0 && step->begin >= w->total ? 0 : left;
 }
 
-PyDoc_STRVAR(move_boxes_doc,
-             "move_boxes(boxes, kept, anchors, shapes, moved, axes)\n--\n\n"
-             "Write the boxes that windows keep, relative to them and cut off at the edges, one after another. boxes:\n"
-             "float64 (n, boxes, 2 * axes); kept: bool (n, boxes); anchors, shapes: float64 (n, axes); moved: float64\n"
-             "with room for all boxes. Return the number of boxes.");
-
-static PyObject *move_boxes_call(PyObject *module, PyObject *arguments) {
-    Py_buffer boxes, kept, anchors, shapes, moved;
-    Py_ssize_t axes, total = 0;
-    if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*n", &boxes, &kept, &anchors, &shapes, &moved, &axes)) return NULL;
-    const Py_ssize_t word = sizeof(double), samples = axes > 0 ? anchors.len / (word * axes) : 0;
-    const Py_ssize_t most = samples ? kept.len / samples : 0;
-    const int fits = axes > 0 && kept.len == samples * most && anchors.len == samples * axes * word &&
-                     shapes.len == anchors.len && boxes.len == kept.len * 2 * axes * word && moved.len >= boxes.len;
-    const uint8_t *keep = kept.buf;
-    const double *from = boxes.buf, *anchor = anchors.buf, *shape = shapes.buf;
-    double *to = moved.buf;
-    for (Py_ssize_t i = 0; fits && i < samples; i++, anchor += axes, shape += axes) {
-        for (Py_ssize_t k = 0; k < most; k++, from += 2 * axes) {
-            if (!*keep++) continue;
-            total++;
-            for (const double *corner = from; corner < from + 2 * axes; corner += axes) {
-                for (Py_ssize_t a = 0; a < axes; a++) {
-                    const double value = (corner[a] - anchor[a]) / shape[a];
-                    *to++ = value != value ? value : smaller(larger(value, 0), 1);
-                }
+/* Write the boxes that windows keep, relative to them and cut off at the edges, one after another, and their counts.
+   Return the number of boxes. */
+static Py_ssize_t move_boxes(const Windows *w, double *to, int64_t *counts) {
+    Py_ssize_t total = 0;
+    for (Py_ssize_t i = 0; i < w->samples; i++) {
+        const double *from = w->boxes + w->begins[i] * 2 * w->axes, *anchor = w->anchors + i * w->axes;
+        counts[i] = 0;
+        for (int64_t k = 0; k < w->counts[i]; k++, from += 2 * w->axes) {
+            if (!w->kept[w->begins[i] + k]) continue;
+            counts[i]++;
+            for (Py_ssize_t c = 0; c < 2 * w->axes; c++) {
+                const double value = (from[c] - anchor[c % w->axes]) / w->shapes[i * w->axes + c % w->axes];
+                *to++ = value != value ? value : smaller(larger(value, 0), 1);
             }
         }
+        total += (Py_ssize_t)counts[i];
     }
-    RELEASE(&boxes, &kept, &anchors, &shapes, &moved);
+    return total;
+}
+
+/* Draw the windows. Return whether all fit, or -1 with an exception. */
+static int draw_all(const Windows *w) {
+    Step step = {0, 0, FIRST_COUNT};
+    Py_ssize_t left = w->samples <= FEW_SAMPLES ? fit_windows(w, &step, EARLY_STEPS) : w->samples;
+    while (left > 0) {
+        Py_BEGIN_ALLOW_THREADS
+        left = fit_windows(w, &step, step.number + CHECKED_STEPS);
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0) return -1;
+    }
+    int fits = 1;
+    for (Py_ssize_t i = 0; i < w->samples; i++) fits &= w->fits[i];
+    return fits;
+}
+
+PyDoc_STRVAR(draw_windows_doc,
+             "draw_windows(options, flags, key, boxes, counts, extents, crop, thresholds, ratios, anchors, shapes,\n"
+             "             moved, kept, kept_counts)\n--\n\n"
+             "Draw the windows of BoxWindows.draw, and write the boxes that they keep, one after another. options: low,\n"
+             "high, prune or NaN; flags: draws, attempts, total, whole, iou, every, redraw; extents and crop may be\n"
+             "empty. Columns are float64, int64 or bool; the key is uint64 (2,). Return the number of boxes that are\n"
+             "kept, and whether all windows fit.");
+
+static PyObject *draw_windows_call(PyObject *module, PyObject *arguments) {
+    enum { READ = 7, WRITTEN = 5 };
+    Windows w = {0};
+    Py_buffer read[READ], written[WRITTEN];
+    if (!PyArg_ParseTuple(arguments, "(ddd)(nnnpppp)y*y*y*y*y*y*y*w*w*w*w*w*", &w.low, &w.high, &w.prune, &w.draws,
+                          &w.attempts, &w.total, &w.whole, &w.iou, &w.every, &w.redraw, &read[0], &read[1], &read[2],
+                          &read[3], &read[4], &read[5], &read[6], &written[0], &written[1], &written[2], &written[3],
+                          &written[4]))
+        return NULL;
+    const Py_ssize_t word = sizeof(double), boxes = written[3].len;
+    w.key = read[0].buf, w.boxes = read[1].buf, w.counts = read[2].buf;
+    w.extents = read[3].len ? read[3].buf : NULL, w.crop = read[4].len ? read[4].buf : NULL;
+    w.thresholds = read[5].buf, w.ratios = read[6].buf;
+    w.anchors = written[0].buf, w.shapes = written[1].buf, w.kept = written[3].buf;
+    w.samples = read[2].len / word;
+    w.axes = w.samples ? written[0].len / (word * w.samples) : 0;
+    w.threshold_count = read[5].len / word;
+    w.ratio_count = read[6].len / (2 * word);
+    const Py_ssize_t columns = w.samples * w.axes * word;
+    int fits = read[0].len == 2 * word && (w.axes == 2 || w.axes == 3) && w.draws > 0 && w.attempts > 0 &&
+               w.ratio_count == 2 * w.axes - 3 && w.threshold_count > 0 && read[1].len == boxes * 2 * w.axes * word &&
+               (!read[3].len || read[3].len == columns) && (!read[4].len || read[4].len == columns) &&
+               written[0].len == columns && written[1].len == columns && written[2].len == read[1].len &&
+               written[4].len == read[2].len;
+    PyObject *result = NULL;
+    /* begins, choice and best, then fits and scratch */
+    char *state = fits ? PyMem_Calloc(1, (size_t)(w.samples * (3 * word + 1) + boxes + 1)) : NULL;
+    if (fits && !state) PyErr_NoMemory();
+    if (state) {
+        w.begins = (int64_t *)state, w.choice = w.begins + w.samples, w.best = (double *)(w.choice + w.samples);
+        w.fits = (uint8_t *)(w.best + w.samples), w.scratch = w.fits + w.samples;
+        int64_t begin = 0;
+        for (Py_ssize_t i = 0; fits && i < w.samples; i++) {
+            w.begins[i] = begin, w.best[i] = -1;
+            fits = w.counts[i] >= 0 && w.counts[i] <= boxes - begin;
+            begin += w.counts[i];
+        }
+        fits = fits && begin == boxes;
+    }
     if (!fits) PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other");
-    return fits ? PyLong_FromSsize_t(total) : NULL;
+    if (state && fits) {
+        for (Py_ssize_t i = 0; i < w.samples * w.axes; i++) w.anchors[i] = 0, w.shapes[i] = 1;
+        memset(w.kept, 1, (size_t)boxes);
+        int all = draw_all(&w);
+        if (all >= 0) result = Py_BuildValue("nN", move_boxes(&w, written[2].buf, written[4].buf), PyBool_FromLong(all));
+    }
+    PyMem_Free(state);
+    for (int i = 0; i < READ; i++) PyBuffer_Release(&read[i]);
+    for (int i = 0; i < WRITTEN; i++) PyBuffer_Release(&written[i]);
+    return result;
 }

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dali_proxy.pipeline._cached_property import cached_property
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._rng import philox
 from dali_proxy.pipeline.errors import ArgumentValueError
@@ -23,8 +22,6 @@ _DRAWS, _MORE_DRAWS = 16, 128
 _BLOCK = 4
 # A sample's numbers are drawn separately if the batch has at least as many samples for each that still needs a window.
 _FEW = 8
-# Steps of one call of the compiled loop. A signal can interrupt the calls if no window ever fits.
-_STEPS = 1024
 
 
 def check_ratios(ratios: Sequence[float], axes: int) -> Array:
@@ -55,48 +52,26 @@ class Windows:
     Attributes:
         anchors: first corners as fractions of the image, (N, D).
         shapes: extents as fractions of the image, (N, D).
-        kept: mask of the boxes that each window keeps, (N, M).
-        fits: whether each window overlaps the boxes by its threshold, (N,).
+        kept: mask of the boxes that the windows keep, (M,).
+        boxes: these boxes, relative to their windows and cut off at the edges, (sum of counts, 2 D).
+        counts: number of boxes that each window keeps, (N,).
+        fits: whether each window overlaps the boxes by its threshold.
     """
 
     anchors: Array
     shapes: Array
     kept: Array
-    fits: Array
+    boxes: Array
+    counts: Array
+    fits: bool
 
-    @cached_property
-    def counts(self) -> Array:
-        """Number of boxes that each window keeps, (N,)."""
-        return np.count_nonzero(self.kept, axis=1)
-
-    def move(self, boxes: Array) -> Array:
-        """Return the boxes that are kept, relative to their windows and cut off at the edges, (sum of counts, 2 D).
-
-        `boxes` is the argument of `BoxWindows.draw`.
-        """
-        if compiled is not None:
-            room: Array = np.empty((self.kept.size, boxes.shape[2]))
-            axes = self.anchors.shape[1]
-            return room[
-                : compiled.move_boxes(np.ascontiguousarray(boxes), self.kept, self.anchors, self.shapes, room, axes)
-            ]
-        corners = (np.concatenate([each] * 2, axis=1) for each in (self.anchors, self.shapes))
-        origin, extent = (np.repeat(each, self.counts, axis=0) for each in corners)
-        moved: Array = boxes[self.kept]
-        moved -= origin
-        moved /= extent
-        return moved.clip(0, 1, out=moved)
-
-    def select(self, labels: TensorListCPU, present: Array) -> TensorListCPU:
-        """Return the labels of the boxes that are kept.
-
-        `present` is the argument of `BoxWindows.draw`.
-        """
+    def select(self, labels: TensorListCPU) -> TensorListCPU:
+        """Return the labels of the boxes that are kept."""
         packed = labels.rows()
-        if packed is None:
-            return TensorListCPU([own[mask[: len(own)]] for own, mask in zip(labels.samples, self.kept, strict=True)])
-        mask = self.kept.reshape(-1) if self.kept.size == len(packed[0]) else self.kept[present]
-        return TensorListCPU.from_rows(packed[0][mask], self.counts)
+        if packed is not None:
+            return TensorListCPU.from_rows(packed[0][self.kept], self.counts)
+        ends = np.cumsum([len(own) for own in labels.samples])[:-1]
+        return TensorListCPU([own[mask] for own, mask in zip(labels.samples, np.split(self.kept, ends), strict=True)])
 
 
 @dataclass(frozen=True)
@@ -132,61 +107,77 @@ class BoxWindows:
     total: int
     redraw: bool = True
 
-    def draw(self, key: Array, boxes: Array, present: Array, extents: Array, crop: Array | None) -> Windows:
+    def draw(
+        self, key: Array, boxes: Array, counts: Array, extents: Array | None = None, crop: Array | None = None
+    ) -> Windows:
         """Draw a window for each sample.
 
         Args:
             key: key of the random numbers, two words.
-            boxes: boxes as fractions of the image, low corners before high corners, (N, M, 2 D). Samples with fewer
-                than M boxes are padded.
-            present: mask of the boxes that aren't padding, (N, M).
-            extents: extents of the images in pixels, or ones, (N, D).
+            boxes: float64 boxes as fractions of the image, low corners before high corners, (M, 2 D), those of one
+                sample after those of another.
+            counts: number of boxes of each sample, (N,).
+            extents: extents of the images in pixels, (N, D); None for squares.
             crop: extents of the windows in pixels, (N, D); None draws them.
         """
-        count, axes = extents.shape
-        result = Windows(np.zeros((count, axes)), np.ones((count, axes)), present.copy(), np.zeros(count, bool))
-        state = _State(boxes, present, extents, crop, result, np.full(count, -1.0), np.zeros(count, np.int64))
-        if compiled is not None:
-            self._fit(state, key)
-            return result
-        left, begin, size = np.arange(count), 0, _FIRST_COUNT
-        for step in itertools.count():
-            size = min(size, self.total - begin) if self.total > 0 else size
-            self._try(state, left, _Numbers(key, step, count, size), begin)
-            left, begin = left[~result.fits[left]], begin + size
-            if not len(left) or begin == self.total:
-                return result
-            size = min(2 * size, _MAX_COUNT)
-        raise AssertionError("unreachable")
+        return (
+            self._draw_in_numpy(key, boxes, counts, extents, crop)
+            if compiled is None
+            else self._draw_compiled(key, boxes, counts, extents, crop)
+        )
 
     @property
     def _draws(self) -> int:
         return _DRAWS if self.redraw else 1
 
-    def _fit(self, state: _State, key: Array) -> None:
-        """Do the same as all calls of `_try`, in the compiled loop. It computes only those numbers that it uses."""
+    def _draw_compiled(
+        self, key: Array, boxes: Array, counts: Array, extents: Array | None, crop: Array | None
+    ) -> Windows:
+        """Do the same as `_draw_in_numpy`. It computes only those numbers that it uses."""
         assert compiled is not None
-        result, crop = state.result, state.crop
-        constants = (
+        anchors, shapes = np.empty((2, len(counts), boxes.shape[1] // 2))
+        moved, kept, kept_counts = np.empty(boxes.shape), np.empty(len(boxes), bool), np.empty(len(counts), np.int64)
+        total, fits = compiled.draw_windows(
             (*self.scaling, np.nan if self.prune is None else self.prune),
             (self._draws, self.attempts, self.total, self.whole, self.iou, self.every, self.redraw),
+            *(key, np.ascontiguousarray(boxes), np.ascontiguousarray(counts, np.int64)),
+            *(b"" if each is None else np.ascontiguousarray(each, np.float64) for each in (extents, crop)),
+            *(np.array(self.thresholds, np.float64), self.ratios, anchors, shapes, moved, kept, kept_counts),
         )
-        arrays = (
-            *(key, np.ascontiguousarray(state.boxes, np.float64), state.present),
-            *(np.ascontiguousarray(state.extents, np.float64), b"" if crop is None else crop.astype(np.float64)),
-            *(np.array(self.thresholds, np.float64), self.ratios),
-            *(state.choice, result.anchors, result.shapes, result.kept, result.fits, state.best),
+        return Windows(anchors, shapes, kept, moved[:total], kept_counts, fits)
+
+    def _draw_in_numpy(
+        self, key: Array, boxes: Array, counts: Array, extents: Array | None, crop: Array | None
+    ) -> Windows:
+        count, axes = len(counts), boxes.shape[1] // 2
+        present = np.arange(counts.max()) < counts[:, None]
+        padded = np.zeros((*present.shape, 2 * axes))
+        padded[present] = boxes
+        extents = np.ones((count, axes)) if extents is None else extents
+        state = _State(
+            *(padded, present, extents, crop, np.zeros((count, axes)), np.ones((count, axes)), present.copy()),
+            *(np.zeros(count, bool), np.full(count, -1.0), np.zeros(count, np.int64)),
         )
-        first = 0
-        while compiled.fit_windows(*constants, (first, first + _STEPS), *arrays):
-            first += _STEPS
+        left, begin, size = np.arange(count), 0, _FIRST_COUNT
+        for step in itertools.count():
+            size = min(size, self.total - begin) if self.total > 0 else size
+            self._try(state, left, _Numbers(key, step, count, size), begin)
+            left, begin = left[~state.fits[left]], begin + size
+            if not len(left) or begin == self.total:
+                break
+            size = min(2 * size, _MAX_COUNT)
+        kept_counts = np.count_nonzero(state.kept, axis=1)
+        corners = (np.concatenate([each] * 2, axis=1) for each in (state.anchors, state.shapes))
+        origin, extent = (np.repeat(each, kept_counts, axis=0) for each in corners)
+        moved = ((padded[state.kept] - origin) / extent).clip(0, 1)
+        return Windows(state.anchors, state.shapes, state.kept[present], moved, kept_counts, bool(state.fits.all()))
 
     def _try(self, state: _State, left: Array, numbers: _Numbers, begin: int) -> None:
         """Draw windows for the samples `left`, and keep the first one of each that fits, or the best one.
 
         `begin` windows were drawn before.
         """
-        result, extents, present, best, crop = state.result, state.extents, state.present, state.best, state.crop
+        extents, present, best, crop = state.extents, state.present, state.best, state.crop
         axes, draws, size = extents.shape[1], self._draws, numbers.windows
         drawn = numbers.draw(0, left, 1 + axes * (1 + draws))
         choices = self._choices(drawn[..., 0], begin, state.choice[left])
@@ -221,9 +212,9 @@ class BoxWindows:
         rows = np.arange(len(left))
         better = done | (score[rows, chosen] > best[left])
         rows, chosen, target = rows[better], chosen[better], left[better]
-        result.anchors[target], result.shapes[target] = anchors[rows, chosen], shapes[rows, chosen]
-        result.kept[target], best[target] = kept[rows, chosen], score[rows, chosen]
-        result.fits[left[done]] = True
+        state.anchors[target], state.shapes[target] = anchors[rows, chosen], shapes[rows, chosen]
+        state.kept[target], best[target] = kept[rows, chosen], score[rows, chosen]
+        state.fits[left[done]] = True
 
     def _choices(self, numbers: Array, begin: int, current: Array) -> Array:
         """Return the index of each window's threshold; the number of thresholds stands for the whole image."""
@@ -295,12 +286,16 @@ class BoxWindows:
 
 @dataclass(frozen=True)
 class _State:
-    """The samples of a batch, and their windows so far.
+    """The samples of a batch, and their best windows so far.
 
     Attributes:
-        boxes, present, extents, crop: arguments of `BoxWindows.draw`.
-        result: the best windows so far.
-        best: scores of these windows, (N,).
+        boxes: boxes, (N, M, 2 D). Samples with fewer than M boxes are padded.
+        present: mask of the boxes that aren't padding, (N, M).
+        extents, crop: arguments of `BoxWindows.draw`.
+        anchors, shapes: see `Windows`.
+        kept: mask of the boxes that each window keeps, (N, M).
+        fits: whether each window fits, (N,).
+        best: scores of the windows, (N,).
         choice: threshold of the last window of each sample, (N,).
     """
 
@@ -308,7 +303,10 @@ class _State:
     present: Array
     extents: Array
     crop: Array | None
-    result: Windows
+    anchors: Array
+    shapes: Array
+    kept: Array
+    fits: Array
     best: Array
     choice: Array
 

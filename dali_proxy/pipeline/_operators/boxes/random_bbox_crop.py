@@ -162,36 +162,30 @@ class RandomBBoxCropCpu(BatchOperator):
         if axes not in self._known:
             self._known[axes] = self._layout(axes), self._windows(axes)
         layout, drawing = self._known[axes]
-        present = np.arange(counts.max()) < counts[:, None]
-        corners = layout.read(rows.astype(np.float64))
-        if present.size == len(corners):
-            boxes = corners.reshape(*present.shape, 2 * axes)
-        else:
-            boxes = np.zeros((*present.shape, 2 * axes))
-            boxes[present] = corners
-        if corners.size and not (corners.min() >= -_SLACK and corners.max() <= 1 + _SLACK):
-            outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
+        boxes = layout.read(rows.astype(np.float64))
+        if boxes.size and not (boxes.min() >= -_SLACK and boxes.max() <= 1 + _SLACK):
+            owners = np.repeat(np.arange(len(counts)), counts)
+            outside = np.unique(owners[((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=1)])
             message = "boxes must lie within the image, from 0 to 1; check 'bbox_layout'"
-            fail([(samples[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
+            fail([(samples[index], ArgumentValueError(message)) for index in outside.tolist()])
 
         extents, crop = (self._extents(arguments, name, axes, samples) for name in ("input_shape", "crop_shape"))
-        pixels = np.ones((len(samples), axes)) if extents is None else extents
-        windows = drawing.draw(key, boxes, present, pixels, crop)
-        if not (windows.fits.all() or self.node.argument("quiet")):
+        windows = drawing.draw(key, boxes, counts, extents, crop)
+        if not (windows.fits or self.node.argument("quiet")):
             warnings.warn(
                 "fn.random_bbox_crop: no window fits after total_num_attempts; using the best one", stacklevel=2
             )
-        anchors, shapes, counts = windows.anchors, windows.shapes, windows.counts
-        kept = layout.write(windows.move(boxes)).astype(np.float32)
-        if crop is not None:
-            anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
+        anchors, shapes = windows.anchors, windows.shapes
+        if extents is not None and crop is not None:
+            anchors, shapes = np.rint(anchors * extents), np.rint(shapes * extents)
         outputs = [TensorListCPU.from_dense(each.astype(np.float32)) for each in (anchors, shapes)]
-        outputs.append(TensorListCPU.from_rows(kept, counts))
+        kept = layout.write(windows.boxes).astype(np.float32)
+        outputs.append(TensorListCPU.from_rows(kept, windows.counts))
         if len(inputs) > 1:
-            outputs.append(windows.select(inputs[1], present))
+            outputs.append(windows.select(inputs[1]))
         if self.node.argument("output_bbox_indices"):
-            position = np.nonzero(windows.kept)[1]
-            outputs.append(TensorListCPU.from_rows(position.astype(np.int32), counts))
+            positions = np.arange(len(boxes)) - np.repeat(np.cumsum(counts) - counts, counts)
+            outputs.append(TensorListCPU.from_rows(positions[windows.kept].astype(np.int32), windows.counts))
         return outputs
 
     def _windows(self, axes: int) -> BoxWindows:

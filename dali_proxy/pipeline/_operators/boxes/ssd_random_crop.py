@@ -52,11 +52,7 @@ class SSDRandomCrop(BatchOperator):
         packed = inputs[1].rows()
         assert packed is not None  # all have four columns
         rows, counts = packed
-        present = np.arange(counts.max()) < counts[:, None]
-        padded = np.zeros((*present.shape, 4))
-        padded[present] = rows
         images = inputs[0].samples
-        extents = np.ones((batch.size, 2))
         windows = BoxWindows(
             thresholds=_THRESHOLDS,
             whole=True,
@@ -68,7 +64,7 @@ class SSDRandomCrop(BatchOperator):
             attempts=max(1, self.node.argument("num_attempts")),
             total=-1,
             redraw=False,
-        ).draw(batch.random_numbers(self.node).words(2), padded, present, extents, None)
+        ).draw(batch.random_numbers(self.node).words(2), rows.astype(np.float64), counts)
         batch.note_draws(self.node, windows.anchors, windows.shapes)
         sizes = np.array([image.shape[1::-1] for image in images])
         first = (windows.anchors * sizes).astype(int).tolist()
@@ -77,8 +73,8 @@ class SSDRandomCrop(BatchOperator):
             image[top : max(bottom, top + 1), left : max(right, left + 1)]
             for image, (left, top), (right, bottom) in zip(images, first, last, strict=True)
         ]
-        boxes = TensorListCPU.from_rows(windows.move(padded).astype(np.float32), windows.counts)
-        return [TensorListCPU(cropped, inputs[0].layout() or "HWC"), boxes, windows.select(inputs[2], present)]
+        boxes = TensorListCPU.from_rows(windows.boxes.astype(np.float32), windows.counts)
+        return [TensorListCPU(cropped, inputs[0].layout() or "HWC"), boxes, windows.select(inputs[2])]
 
 
 def _misfit(

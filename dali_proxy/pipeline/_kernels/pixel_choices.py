@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.pipeline._arrays import Array
 from dali_proxy.pipeline._kernels.expression import PixelExpression
-from dali_proxy.pipeline._kernels.rows import as_bytes, as_rows
+from dali_proxy.pipeline._kernels.rows import as_bytes, as_rows, opaque
 
 
 class PixelChoices:
@@ -22,17 +23,16 @@ class PixelChoices:
         self._below = len(source.parts)
         if any(own is not below for (_, own), (_, below) in zip(self._first.parts, source.parts, strict=False)):
             self._below = 0  # a window of memory changes its addresses
-        #: Of the others: offset, dtype, and the rows of each option, or those of all.
-        self._parts = [
-            (begin, own.dtype, np.stack([as_bytes(rows) for _, rows in of_options]), own)
-            for ((begin, own), *_), of_options in zip(parts[self._below :], parts[self._below :], strict=True)
-        ]
+        #: Of the others: offset, and the rows of all options, or those of each, one option after another.
+        self._parts: list[tuple[int, Array, Array | None]] = []
+        for (begin, own), *others in parts[self._below :]:
+            same = all((as_bytes(own) == as_bytes(rows)).all() for _, rows in others)
+            rows = None if same else np.concatenate([opaque(own), *[opaque(rows) for _, rows in others]])
+            self._parts.append((begin, own, rows))
         self._samples = np.arange(len(self._first))
 
     def choose(self, numbers: npt.NDArray[np.integer], pixels: PixelExpression) -> PixelExpression:
         """Return for each sample the pixels of the expression with its number, (N,); the source may have other rows."""
-        parts = [
-            (begin, own if (rows[0] == rows).all() else as_rows(rows[numbers, self._samples], kind))
-            for begin, kind, rows, own in self._parts
-        ]
+        places = np.multiply(numbers, len(self._samples), dtype=np.int64) + self._samples
+        parts = [(begin, own if rows is None else as_rows(rows[places], own.dtype)) for begin, own, rows in self._parts]
         return self._first.with_parts((*pixels.parts[: self._below], *parts), pixels.owners)

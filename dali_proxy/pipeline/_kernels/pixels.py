@@ -18,7 +18,7 @@ from dali_proxy.pipeline._cuda.launch import ADDRESS, Launch, ctype
 from dali_proxy.pipeline._imaging.patches import PatchLayout
 from dali_proxy.pipeline._kernels.dimensions import STRIDES, UNNAMED, axes_of, columns_of
 from dali_proxy.pipeline._kernels.evaluate import plan_evaluation
-from dali_proxy.pipeline._kernels.rows import as_bytes, as_rows, copied, store, struct, taken, zeros
+from dali_proxy.pipeline._kernels.rows import as_bytes, as_rows, copied, opaque, store, struct, taken, zeros
 from dali_proxy.pipeline._kernels.samples import Samples, native
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Pixels:
             raise AttributeError(name)
         rows = zeros(len(self), self.row_kind)
         for begin, own in self.parts:
-            as_bytes(rows)[:, begin : begin + own.dtype.itemsize] = as_bytes(own)
+            opaque(rows, begin, own.dtype.itemsize)[:] = opaque(own)
         self.__dict__["rows"] = rows
         return rows
 
@@ -244,7 +244,7 @@ class Pixels:
         if len(parts) == 1:
             return parts[0]
         kind = parts[0].rows.dtype
-        rows = as_rows(np.concatenate([as_bytes(part.rows) for part in parts]), kind)
+        rows = as_rows(np.concatenate([opaque(part.rows) for part in parts]), kind)
         extents = np.concatenate([part.extents for part in parts])
         owners = tuple([owner for part in parts for owner in part.owners])
         return parts[0].replaced(rows=rows, extents=extents, owners=owners)

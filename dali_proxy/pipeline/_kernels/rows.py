@@ -11,14 +11,29 @@ from dali_proxy.pipeline._arrays import Array, Bytes, Int64s
 
 
 def as_bytes(rows: Array) -> Bytes:
-    """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
+    """Return rows as bytes, (N, size of a row), in a fifth of the time of `view`."""
     rows = rows if rows.flags.c_contiguous else np.ascontiguousarray(rows)
     result: Bytes = np.ndarray((len(rows), rows.dtype.itemsize), np.uint8, rows)
-    return result  # in a fifth of the time of `view`
+    return result
 
 
-def as_rows(data: Bytes, kind: np.dtype[Any]) -> Array:
-    """Return contiguous bytes, (N, size of a row), as rows."""
+def opaque(rows: Array, begin: int = 0, size: int | None = None) -> Array:
+    """Return rows, or the same bytes of each, without fields, (N,).
+
+    NumPy copies structs field by field, which takes 30 times as long. It copies bytes one by one, and as they are many,
+    it lets other threads take the GIL meanwhile.
+    """
+    rows = rows if rows.flags.c_contiguous else np.ascontiguousarray(rows)
+    return np.ndarray(len(rows), _void(rows.dtype.itemsize if size is None else size), rows, begin, rows.strides)
+
+
+@cache
+def _void(size: int) -> np.dtype[Any]:
+    return np.dtype(f"V{size}")
+
+
+def as_rows(data: Array, kind: np.dtype[Any]) -> Array:
+    """Return the result of `opaque`, if it is contiguous, as rows."""
     return np.ndarray(len(data), kind, data)
 
 
@@ -29,12 +44,12 @@ def zeros(count: int, kind: np.dtype[Any]) -> Array:
 
 def copied(rows: Array) -> Array:
     """Return a copy of rows."""
-    return as_rows(as_bytes(rows).copy(), rows.dtype)
+    return as_rows(opaque(rows).copy(), rows.dtype)
 
 
 def taken(rows: Array, indices: Int64s | slice) -> Array:
     """Return a selection of rows."""
-    return rows[indices] if isinstance(indices, slice) else as_rows(as_bytes(rows)[indices], rows.dtype)
+    return rows[indices] if isinstance(indices, slice) else as_rows(opaque(rows)[indices], rows.dtype)
 
 
 def containing(rows: Array, member: str, kind: np.dtype[Any]) -> Array:
@@ -47,8 +62,7 @@ def containing(rows: Array, member: str, kind: np.dtype[Any]) -> Array:
 def store(rows: Array, member: str, target: Array) -> None:
     """Store structs as a member of larger structs."""
     assert target.dtype.fields is not None
-    begin = target.dtype.fields[member][1]
-    as_bytes(target)[:, begin : begin + rows.dtype.itemsize] = as_bytes(rows)
+    opaque(target, target.dtype.fields[member][1], rows.dtype.itemsize)[:] = opaque(rows)
 
 
 @cache

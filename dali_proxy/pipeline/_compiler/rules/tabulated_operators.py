@@ -20,7 +20,7 @@ from dali_proxy.pipeline._concurrency.interrupts import pass_on_interrupt
 from dali_proxy.pipeline._cuda.launch import MAX_SAMPLES
 from dali_proxy.pipeline._graph.graph import Edge, GraphNode
 from dali_proxy.pipeline._kernels.expression import PixelExpression
-from dali_proxy.pipeline._kernels.rows import as_bytes, taken
+from dali_proxy.pipeline._kernels.rows import as_bytes, opaque, taken
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operator_api.branch_batches import branch_batch
 from dali_proxy.pipeline._operator_api.pixel_operator import PixelOperator
@@ -91,7 +91,7 @@ class _Table:
         """Return outputs for samples of the input."""
         size = pixels.rows.dtype.itemsize
         chosen = taken(self.pixels.rows, rows)
-        as_bytes(chosen)[:, self.begin : self.begin + size] = as_bytes(pixels.rows)[samples]
+        opaque(chosen, self.begin, size)[:] = opaque(pixels.rows)[samples]
         return self.pixels.replaced(rows=chosen, extents=self.pixels.extents[rows], owners=pixels.owners)
 
 

@@ -7,7 +7,7 @@
 enum { FIRST_COUNT = 4, MAX_COUNT = 32, MORE_DRAWS = 128 };
 
 /* Samples up to which, and steps in which, windows are drawn with the GIL: waiting for it again would take longer. */
-enum { FEW_SAMPLES = 64, EARLY_STEPS = 3 };
+enum { FEW_SAMPLES = 64, EARLY_STEPS = 8 };
 /* Steps between checks for signals, which interrupt if no window ever fits. */
 enum { CHECKED_STEPS = 1024 };
 

@@ -31,7 +31,7 @@ _FAR = 4.0
 
 @cache
 def _all_flips(ltrb: bool) -> tuple[Array, Array]:
-    """Return the matrices and offsets of no flip, a horizontal one, a vertical one, and both."""
+    """Return the matrices and offsets of no flip, a horizontal one, a vertical one, and both, each as one value."""
     matrices, offsets = np.tile(np.eye(4, dtype=np.float32), (4, 1, 1)), np.zeros((4, 4), np.float32)
     for axis, flips in enumerate(([1, 3], [2, 3])):
         low, high = axis, axis + 2
@@ -42,7 +42,7 @@ def _all_flips(ltrb: bool) -> tuple[Array, Array]:
             matrices[flips, low, low] = matrices[flips, high, high] = 0
             matrices[flips, high, low] = -1
             offsets[flips, high] = 1
-    return matrices, offsets
+    return np.ndarray(4, "V64", matrices), np.ndarray(4, "V16", offsets)
 
 
 @maps_points(BB_FLIP)
@@ -53,11 +53,12 @@ class _BoxFlips(BoxMaps):
         super().__init__(batch, node)
         matrices, offsets = _all_flips(bool(node.argument("ltrb")))
         flips = (self.arguments.scalars("horizontal") != 0) + 2 * (self.arguments.scalars("vertical") != 0)
-        self.matrices, self.offsets = matrices[flips], offsets[flips]
+        self.matrices = np.ndarray((len(flips), 4, 4), np.float32, matrices[flips])
+        self.offsets = np.ndarray((len(flips), 4), np.float32, offsets[flips])
 
     def check(self, mapped: Array) -> None:
         """Warn of boxes in pixels."""
-        if mapped.size and np.abs(mapped).max() > _FAR:
+        if mapped.size and (mapped.min() < -_FAR or mapped.max() > _FAR):
             warnings.warn(
                 "fn.bb_flip: boxes lie far outside of the image; coordinates must be relative to it, from 0 to 1. "
                 "Divide boxes in pixels by its width and height",

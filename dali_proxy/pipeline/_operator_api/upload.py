@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dali_proxy.pipeline._bulk.buffer_pool import buffer_size
 from dali_proxy.pipeline._bulk.gather import MemoryRanges
+from dali_proxy.pipeline._cuda.staging import pack_tables
 from dali_proxy.pipeline._kernels.samples import Samples, contiguous_strides
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
@@ -23,12 +25,9 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     Memory that is registered with CUDA is copied directly, with one copy per contiguous range. Other memory is first
     gathered in pinned memory, on idle threads of the CPU stage, and then sent in one copy.
     """
-    if not data.pinned and data.nbytes <= _SMALL:
-        if data.dense is not None:
-            return TensorListGPU.from_dense(upload_array(batch, data.dense), data.layout())
-        packed = data.rows()
-        if packed is not None:
-            return _upload_rows(batch, *packed, data.layout())
+    small = upload_small(batch, [data])
+    if small is not None:
+        return small[0]
     # Samples may be contiguous although the batch isn't: one number that is broadcast to all samples.
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
@@ -43,31 +42,52 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     return TensorListGPU.from_table(placed, memory, memory.device_id, data.layout())
 
 
+def upload_small(batch: Batch, batches: Sequence[TensorListCPU]) -> list[TensorListGPU] | None:
+    """Copy small batches to the GPU through pinned memory, in one copy; None if one isn't small.
+
+    A batch is dense, or its samples follow one another; see `TensorListCPU.rows`.
+    """
+    if any(data.pinned or data.nbytes > _SMALL for data in batches):
+        return None
+    found = [(data.dense, None) if data.dense is not None else data.rows() for data in batches]
+    packed = [each for each in found if each is not None]
+    if len(packed) < len(found):
+        return None
+    memory, offsets = _send_arrays(batch, [array for array, _ in packed])
+    outputs = []
+    for data, (array, counts), offset in zip(batches, packed, offsets, strict=True):
+        if counts is None:
+            outputs.append(TensorListGPU.from_dense(_as_array(array, memory, offset), data.layout()))
+            continue
+        shapes = np.empty((len(counts), array.ndim), np.int64)
+        shapes[:, 0], shapes[:, 1:] = counts, array.shape[1:]
+        starts = memory.ptr + offset + (np.cumsum(counts) - counts) * (array.nbytes // max(1, len(array)))
+        table = Samples.contiguous(starts, shapes, array.dtype)
+        outputs.append(TensorListGPU.from_table(table, memory, memory.device_id, data.layout()))
+    return outputs
+
+
 def upload_array(batch: Batch, array: Array) -> Any:
     """Copy one small array to the GPU through pinned memory, asynchronously on the batch's stream."""
-    return _as_array(array, _send_array(batch, array))
+    memory, _ = _send_arrays(batch, [array])
+    return _as_array(array, memory)
 
 
-def _upload_rows(batch: Batch, rows: Array, counts: Array, layout: str) -> TensorListGPU:
-    """Copy small samples that follow one another; see `TensorListCPU.rows`."""
-    memory = _send_array(batch, rows)
-    shapes = np.empty((len(counts), rows.ndim), np.int64)
-    shapes[:, 0], shapes[:, 1:] = counts, rows.shape[1:]
-    starts = memory.ptr + (np.cumsum(counts) - counts) * (rows.nbytes // max(1, len(rows)))
-    return TensorListGPU.from_table(Samples.contiguous(starts, shapes, rows.dtype), memory, memory.device_id, layout)
+def _send_arrays(batch: Batch, arrays: Sequence[Array]) -> tuple[Any, list[int]]:
+    """Copy small arrays to new device memory; return a pointer that owns it, and the offset of each array."""
+    offsets, size = pack_tables(arrays)
+    memory, host = _staging(batch, size)
+    for array, offset in zip(arrays, offsets, strict=True):
+        np.ndarray(array.shape, array.dtype, host, offset)[...] = array
+    _copy(memory.ptr, host.ctypes.data, size, batch.stream)
+    return memory, offsets
 
 
-def _send_array(batch: Batch, array: Array) -> Any:
-    """Copy a small array to new device memory, without gaps; return a pointer that owns it."""
-    memory, host = _staging(batch, array.nbytes)
-    np.ndarray(array.shape, array.dtype, host)[...] = array
-    _copy(memory.ptr, host.ctypes.data, array.nbytes, batch.stream)
-    return memory
-
-
-def _as_array(like: Array, memory: Any) -> Any:
+def _as_array(like: Array, memory: Any, offset: int = 0) -> Any:
     import cupy
 
+    if offset:
+        memory = cupy.cuda.MemoryPointer(memory.mem, int(memory.ptr) - int(memory.mem.ptr) + offset)
     return cupy.ndarray(like.shape, like.dtype, memory)
 
 

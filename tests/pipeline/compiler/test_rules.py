@@ -12,6 +12,7 @@ import pytest
 from dali_proxy.pipeline._compiler.rules.equal_operators import stack_equal_operators
 from dali_proxy.pipeline._compiler.rules.fused_images import fuse_images
 from dali_proxy.pipeline._compiler.rules.joint_draws import join_draws
+from dali_proxy.pipeline._compiler.rules.joint_uploads import join_uploads
 from dali_proxy.pipeline._compiler.rules.postponed_rows import postpone_rows
 from dali_proxy.pipeline._compiler.rules.prepared_step import prepare_launches
 from dali_proxy.pipeline._compiler.rules.scope import Rule, replaced
@@ -83,6 +84,15 @@ def test_draws_with_constant_arguments_are_one_step() -> None:
     *_, phase = steps(define, join_draws, on_gpu=False)
     assert "joint draws(random.uniform, random.coin_flip)" in phase
     assert "random.uniform" in phase
+
+
+def test_copies_of_what_earlier_phases_computed_are_one_step() -> None:
+    def define(images: Any) -> Any:
+        return images, fn.random.coin_flip().gpu(), fn.random.uniform().gpu()
+
+    title = "joint copies to the GPU"
+    assert f"{title}(copy_to_gpu, copy_to_gpu, copy_to_gpu)" in str(steps(define, join_uploads))
+    assert title not in str(steps(lambda images: images, join_uploads))
 
 
 def test_chain_of_resize_and_normalize_is_one_step() -> None:

@@ -52,3 +52,28 @@ def test_small_samples_arrive(samples: list[Any]) -> None:
         assert found.dtype == sample.dtype
         np.testing.assert_array_equal(found, sample)
     pipe.close()
+
+
+@pytest.mark.parametrize(("last", "count"), [(7, 1), (20_000, 3)], ids=["small", "large"])
+def test_small_batches_share_a_copy(last: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    batches = [rows(3, 0, 5), rows(2, 2, 2, dtype=np.int64), rows(1, 3, last)]
+    copies: list[int] = []
+    copy = cupy.cuda.runtime.memcpyAsync
+
+    def count_copies(target: int, source: int, nbytes: int, *options: Any) -> None:
+        copies.append(nbytes)
+        copy(target, source, nbytes, *options)
+
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", count_copies)
+    pipe = Pipeline(batch_size=3, num_threads=1, device_id=0, exec_pipelined=False)
+    with pipe:
+        pipe.set_outputs(*[fn.external_source(source=[each]).gpu() for each in batches])
+    pipe.build()
+    outputs = pipe.run()
+    assert len(copies) == count
+    for output, samples in zip(outputs, batches, strict=True):
+        for index, sample in enumerate(samples):
+            np.testing.assert_array_equal(np.asarray(output.as_cpu().at(index)), sample, strict=True)
+    pipe.close()

@@ -126,14 +126,16 @@ class Merger:
         """
         with self._lock:
             self._waiting.append(run)
-        work_queue.put(partial(self._run, executor, work_queue))
+            starts = self._may_start()
+        if starts:
+            work_queue.put(partial(self._run, executor, work_queue))
 
     def end(self, executor: RunsPhases, work_queue: WorkQueue) -> None:
         """Let batches that wait take the place of what has ended: batches that ran as one, or a `taken` one."""
         with self._lock:
             self._active -= 1
-            waits = bool(self._waiting)
-        if waits:
+            starts = self._may_start()
+        if starts:
             work_queue.put(partial(self._run, executor, work_queue))
 
     def divide(self, merged: RunningBatch, error: PipelineError | None, executor: RunsPhases) -> bool:
@@ -159,7 +161,9 @@ class Merger:
             self._program.fast_paths.confirm("batches that run as one", failure)
 
     def _run(self, executor: RunsPhases, work_queue: WorkQueue) -> None:
-        waiting = self._take()
+        waiting, more = self._take()
+        if more:
+            work_queue.put(partial(self._run, executor, work_queue))
         if not waiting:
             return
         try:
@@ -180,13 +184,13 @@ class Merger:
         for run in runs:
             executor.advance(run)
 
-    def _take(self) -> list[RunningBatch]:
-        """Return the batches to run next; none if none waits, or enough run. Any thread may call this."""
+    def _take(self) -> tuple[list[RunningBatch], bool]:
+        """Return the batches to run next, and whether others may run, too. Any thread may call this."""
         taken: list[RunningBatch] = []
         samples = 0
         with self._lock:
             if not self._may_start():
-                return []
+                return [], False
             while self._waiting and len(taken) < max(1, self.most):
                 run = self._waiting[0]
                 samples += run.batch.size
@@ -195,11 +199,14 @@ class Merger:
                 taken.append(self._waiting.popleft())
             while len(taken) & (len(taken) - 1):  # few sizes: decoders prepare anew for each
                 self._waiting.appendleft(taken.pop())
-            self._active += bool(taken)
-        return taken
+            self._active += 1
+            return taken, self._may_start()
 
     def _may_start(self) -> bool:
-        """Return whether batches that wait may run now. Otherwise, `end` comes, or another batch."""
+        """Return whether batches that wait may run now. Else they wait for the end of others, or for one more.
+
+        Waking a thread takes long, and it holds the GIL meanwhile.
+        """
         if not self._waiting or self.most < 2 or 2 * self._waiting[0].batch.size > MOST_SAMPLES:
             return bool(self._waiting)
         if self.most in _SHALLOW and self._active:

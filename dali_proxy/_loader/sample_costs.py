@@ -51,10 +51,9 @@ class SampleCosts:
         least = self._usual + max((_SLOW - 1) * self._usual, _PART * self._batch / max(readers, 1))
         places: list[int] = np.flatnonzero(each > least).tolist()
         slow = {listed[place]: float(each[place]) for place in places if _is_kept(listed[place])}
-        if self._extra:
-            for index in listed:
-                if _is_kept(index) and index not in slow:
-                    self._forget(index)
+        for index in self._known(listed):
+            if index not in slow:
+                self._forget(index)
         for index, taken in slow.items():
             self._extra[index] = taken - self._usual
             self._largest = max(self._largest, self._extra[index])
@@ -69,8 +68,8 @@ class SampleCosts:
             indices: dataset indices of the batch.
             readers: number of processes that read batches at the same time.
         """
-        known = (self._extra.get(index, 0.0) for index in _listed(indices) if _is_kept(index))
-        return self._in_batches(sum(known), readers)
+        known = self._known(_listed(indices))
+        return self._in_batches(sum(map(self._extra.__getitem__, known)), readers)
 
     def farthest(self, readers: int) -> float:
         """Return the same for the slowest sample that is known."""
@@ -78,6 +77,15 @@ class SampleCosts:
 
     def _in_batches(self, seconds: float, readers: int) -> float:
         return seconds * readers / self._batch if self._batch else 0.0
+
+    def _known(self, indices: Sequence[Any]) -> list[Any]:
+        """Return those indices that are known to be slow."""
+        if not self._extra:
+            return []
+        try:
+            return [index for index in indices if index in self._extra]
+        except TypeError:  # one isn't hashable
+            return [index for index in indices if _is_kept(index) and index in self._extra]
 
     def _forget(self, index: Any) -> None:
         if self._extra.pop(index, 0.0) == self._largest:

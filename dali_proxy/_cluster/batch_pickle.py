@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections import ChainMap
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -71,11 +70,15 @@ def loads(data: bytes, buffers: Sequence[Buffer]) -> Any:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     def __init__(self, file: io.BytesIO, fetch: Fetcher | None) -> None:
         self.buffers: list[Buffer] = []
-        own: dict[type, Any] = {torch.Tensor: _reduce_tensor}
-        if fetch is not None:
-            own[Ticket] = partial(_reduce_ticket, fetch)
-        self.dispatch_table = ChainMap(own, cloudpickle.Pickler.dispatch_table)  # before __init__, which reads it
+        table = _dispatch_table(len(cloudpickle.Pickler.dispatch_table))
+        self.dispatch_table = table if fetch is None else {**table, Ticket: partial(_reduce_ticket, fetch)}
         super().__init__(file, protocol=5, buffer_callback=self._includes)
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Pickle our classes by their names, without a search for their modules."""
+        if isinstance(obj, type) and obj.__module__.startswith("dali_proxy."):
+            return NotImplemented
+        return super().reducer_override(obj)
 
     def _includes(self, buffer: pickle.PickleBuffer) -> bool:
         """Return whether the pickle includes a buffer. If it doesn't, keep the buffer."""
@@ -83,6 +86,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if raw.nbytes > _SMALL:
             self.buffers.append(np.frombuffer(raw, np.uint8))
         return raw.nbytes <= _SMALL
+
+
+@lru_cache(maxsize=1)
+def _dispatch_table(known: int) -> dict[type, Any]:
+    """Return the reducers of types, while cloudpickle knows so many. It looks each type up in several dicts."""
+    return {**cloudpickle.Pickler.dispatch_table, torch.Tensor: _reduce_tensor}
 
 
 class _Writable:

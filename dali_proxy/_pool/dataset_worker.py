@@ -19,6 +19,7 @@ from dali_proxy._transport.protocol import BatchRead, ReadBatch
 from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.pipeline._ipc import pickling
 from dali_proxy.pipeline._ipc.errors import IPCError
+from dali_proxy.pipeline._ipc.frames import close_all
 from dali_proxy.pipeline._ipc.memory import SharedBlock
 
 LET_GO = 75
@@ -41,7 +42,6 @@ class _Worker:
         self._number, self._count = number, count
         self._channel, _ = open_channel(endpoint, "dataset worker", f"worker {number}")
         self._readers = DatasetReaders(self._load)
-        self._block: SharedBlock | None = None  # the reader that comes with the current request
 
     def run(self) -> None:
         while True:
@@ -49,14 +49,16 @@ class _Worker:
             if not isinstance(received.message, ReadBatch):  # Goodbye
                 sys.exit(LET_GO)
             message = received.message
-            with SharedBlock.attach(received.fds[0], message.reader_nbytes, writable=False) as self._block:
-                answer, memory = self._read(message)
+            try:
+                answer, memory = self._read(message, received.fds[0])
+            finally:
+                close_all(received.fds)
             self._channel.send(answer, () if memory is None else (memory.fd,))
             if memory is not None:
                 memory.close()
 
-    def _read(self, message: ReadBatch) -> tuple[BatchRead, SharedBlock | None]:
-        request: BatchRequest = pickle.loads(message.request)
+    def _read(self, message: ReadBatch, fd: int) -> tuple[BatchRead, SharedBlock | None]:
+        request: BatchRequest = pickle.loads(message.request)._replace(data=(fd, message.reader_nbytes))
         try:
             return send_batch(message.number, self._readers.find(request).read(request))
         except (IPCError, ServerClosedError, ServerDiedError):
@@ -66,7 +68,8 @@ class _Worker:
             return BatchRead(number=message.number, error=clip(reason)), None
 
     def _load(self, request: BatchRequest) -> Any:
-        assert self._block is not None  # it comes with each request
-        reader: DatasetReader = pickling.loads(self._block.array.tobytes())
+        fd, nbytes = request.data
+        with SharedBlock.attach(os.dup(fd), nbytes, writable=False) as block:
+            reader: DatasetReader = pickling.loads(block.array.tobytes())
         reader.begin(self._number, self._count, "")
         return reader

@@ -265,8 +265,11 @@ class ConsumerClient:
 
     @deferred_signals
     def receive(self, seconds: float) -> None:
-        """Wait until a message arrives, for some seconds at most, and handle it."""
-        self._channel.receive(seconds)
+        """Wait until a message arrives, for some seconds at most, and handle it; for 0, those that have arrived."""
+        if seconds:
+            self._channel.receive(seconds)
+        else:
+            self._channel.receive_ready()
 
     def advance(self, session: int, batch: int, in_order: bool) -> None:
         """Record that a thread is about to request a batch of a session, so that the server sends the next ones.

@@ -139,20 +139,32 @@ class PoolLoader(InnerLoader):
 
     @property
     def in_flight(self) -> InFlight:
-        ready, of = (1, "that this process reads") if self.reads_now else (self.readers, f"of each {self.pool.member}")
+        readers, limit = self.readers, self.limit
         if not self._size:
-            return InFlight(ready, "the first batches")
-        if self.bound < ready * self._each:
-            return InFlight(self.bound, "in_flight_bytes")
+            return InFlight(limit, "the first batches")
+        if limit < (readers or 1) * self._each:
+            return InFlight(limit, "in_flight_bytes")
+        of = f"of each {self.pool.member}" if readers else "that this process reads"
         why = ", because the loop waits" if self._each > _EACH and self._most == _MOST else ""
-        return InFlight(ready * self._each, f"{self._each} {of}{why}")
+        return InFlight(limit, f"{self._each} {of}{why}")
+
+    @property
+    def limit(self) -> int:
+        """Number of batches in flight; one for each worker before their size is known."""
+        readers = self.readers
+        ready = 1 if self._may_read_here and not readers else readers
+        return min(ready * self._each, self._bound(readers)) if self._size else ready
 
     @property
     def bound(self) -> int:
         """Number of batches that may be in flight at all; one for each worker before their size is known."""
+        return self._bound(self.readers)
+
+    def _bound(self, readers: int) -> int:
+        most = max(readers, 1)
         if not self._size:
-            return max(self.readers, 1)
-        return max(min(self.pool.in_flight_bytes // (self._size + self._inputs), self._most * max(self.readers, 1)), 1)
+            return most
+        return max(min(self.pool.in_flight_bytes // (self._size + self._inputs), self._most * most), 1)
 
     def allow_more(self) -> None:
         """Let more batches be in flight from now on, if their size is known."""
@@ -163,7 +175,7 @@ class PoolLoader(InnerLoader):
     def note_wait(self, seconds: float) -> None:
         # The pipeline runs more batches at once only if more are there, and keeps to that only if it is faster.
         self._waited, self._count, self._calm = self._waited + seconds, self._count + 1, self._calm + 1
-        batches = self.in_flight.batches
+        batches = self.limit
         if self._count < batches:
             return
         now = time.monotonic()
@@ -182,7 +194,8 @@ class PoolLoader(InnerLoader):
         """Number of batches that one with slow samples may begin before its turn, at most."""
         if not (self.in_order and self._costs):
             return 0
-        return math.ceil(min(self._costs.farthest(self.readers), self._most * self.readers))
+        readers = self.readers
+        return math.ceil(min(self._costs.farthest(readers), self._most * readers))
 
     def ahead(self, numbered: NumberedIndices) -> float:
         """Return how many batches before its turn a batch begins, because it has slow samples."""
@@ -342,7 +355,7 @@ class _PoolBatches(_BaseDataLoaderIter):
         self._drawn_all = False
 
     def _next_data(self) -> Any:
-        if not self._loader.asks_workers and self._requested:  # before a batch is taken: a handler may raise
+        if self._requested and not self._loader.asks_workers:  # before a batch is taken: a handler may raise
             for _ in range(_READS):
                 self._request_next()
         self._loader.wait(self._has_next)
@@ -360,6 +373,8 @@ class _PoolBatches(_BaseDataLoaderIter):
         return pin_memory(data) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
     def _has_next(self) -> bool:
+        if self._next_done() is not None:  # more were requested when the last one was taken
+            return True
         self._request_more()
         if self._next_done() is not None or (self._drawn_all and not self._drawn):
             return True
@@ -399,7 +414,7 @@ class _PoolBatches(_BaseDataLoaderIter):
 
     def _choose(self) -> _Drawn | None:
         """Return the batch to request next; None if enough are in flight."""
-        limit = self._loader.in_flight.batches
+        limit = self._loader.limit
         self._draw(limit + self._loader.reach)
         while self._later and self._later[0][-1].pending is not None:
             heapq.heappop(self._later)

@@ -47,9 +47,9 @@ class SampleCosts:
         if not self._batch:
             self._batch, self._usual = total, float(np.median(each))
         self._batch += _WEIGHT * (total - self._batch)
-        self._usual += _WEIGHT * (float(np.minimum(each, 2 * self._usual).mean()) - self._usual)
+        self._usual += _WEIGHT * (float(np.minimum(each, 2 * self._usual).sum()) / len(each) - self._usual)
         least = self._usual + max((_SLOW - 1) * self._usual, _PART * self._batch / max(readers, 1))
-        places: list[int] = np.flatnonzero(each > least).tolist()
+        places: list[int] = (each > least).nonzero()[0].tolist()
         slow = {listed[place]: float(each[place]) for place in places if _is_kept(listed[place])}
         for index in self._known(listed):
             if index not in slow:

@@ -13,11 +13,10 @@ from dali_proxy.pipeline._bulk.native import compiled, threads_for
 from dali_proxy.pipeline._bulk.paths import PathTable
 from dali_proxy.pipeline._bulk.read_file import read_file
 from dali_proxy.pipeline._concurrency.cost import Cost, charge
-from dali_proxy.pipeline._concurrency.finalizers import THREAD_PREFIX
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._concurrency.thread_pool import Job, ThreadPool
 from dali_proxy.pipeline._kernels.samples import Samples
-from dali_proxy.pipeline._remote.request_limit import MOST_REQUESTS
+from dali_proxy.pipeline._remote.request_threads import RequestThreads
 from dali_proxy.pipeline._remote.urls import is_url
 from dali_proxy.pipeline.errors import PipelineError, SampleFailure
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
@@ -31,9 +30,13 @@ class FileBuffers:
     """Memory for batches of files, reused after a batch has been freed.
 
     It is pinned for the GPU that receives the files: its engine reads pinned memory a third faster.
+
+    Attributes:
+        threads: the threads that fill it with files behind URLs.
     """
 
     def __init__(self, pin_for: int | None = None) -> None:
+        self.threads = RequestThreads()
         self._pool = BufferPool(pin_for=pin_for)
         self._per_file = 0.0  # bytes per file of the batch with the largest files
         self._lock = new_lock(Level.LEAF, "file buffers")
@@ -125,8 +128,7 @@ class BatchOfFiles:
         # The remaining files didn't fit or can't be read. Python reads them, or raises the reason.
         rest: list[int] = (begin + np.flatnonzero(self._offsets[begin:end] < 0)).tolist()
         if rest and is_url(paths.path(rest[0])):
-            with ThreadPool(min(len(rest), MOST_REQUESTS), f"{THREAD_PREFIX}remote") as pool:
-                failed = pool.run(lambda number: self._read_one(rest[number]), len(rest))
+            failed = self._buffers.threads.run(lambda number: self._read_one(rest[number]), len(rest))
             if failed:  # not an error of a single file
                 raise failed[0][1]
         else:

@@ -19,7 +19,8 @@ from dali_proxy.pipeline.errors import PipelineError
 T = TypeVar("T")
 
 _ATTEMPTS = 6
-_FIRST_PAUSE = 0.05  # seconds; three times as long after each attempt
+_FIRST_PAUSE = 0.01  # seconds; the batches behind that of a request that failed wait, too. Most errors pass at once
+_LONGER = 5  # factor of the pause after each further attempt
 _LONGEST_PAUSE = 5.0
 _STALLED = 30.0  # seconds without a byte after which a connection of HTTP counts as lost
 #: Errors that stay, however often one tries.
@@ -135,7 +136,7 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
                 )
         count_repeat()
         time.sleep(pause * random.uniform(0.5, 1.0))  # ranks that failed together don't return together
-        pause = min(3 * pause, _LONGEST_PAUSE)
+        pause = min(_LONGER * pause, _LONGEST_PAUSE)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import os
+import pickle
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ _SCRIPTS = ("__main__", "__mp_main__")
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
 # Attributes of a class that don't change results.
 _MEANINGLESS = ("__doc__", "__firstlineno__", "__dict__", "__weakref__", "__dataclass_fields__", "_abc_impl")
+_whichmodule: Callable[[Any, str], str] = pickle.whichmodule  # type: ignore[attr-defined]  # missing in typeshed
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
@@ -35,8 +37,8 @@ def describe_function(function: Callable[..., Any]) -> str | None:
     """Return a description of a function, equal for equal results; None if it can't be described.
 
     It has the function's code, its defaults, the variables that it uses from outside, and the files of the modules that
-    it names. The same holds for functions and classes among these variables. Of installed libraries, it has the
-    versions.
+    it names, with those that these import. The same holds for functions and classes among these variables. Of installed
+    libraries, it has the versions.
 
     Args:
         function: a function, or another object that can be called.
@@ -85,14 +87,14 @@ class _Walk:
             self._note(value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_flags)
             self._note(value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount)
             self._add_all(value.co_consts)
-        elif isinstance(value, FunctionType | type) and _is_installed(value.__module__):
+        elif isinstance(value, FunctionType | type) and _is_named(value):
             self._note(value.__module__, value.__qualname__, _version(value.__module__))
         elif isinstance(value, FunctionType):
             self._add_function(value)
         elif isinstance(value, MethodType):
             self._add_all([value.__func__, value.__self__])
         elif isinstance(value, ModuleType):
-            self._note(value.__name__, _version(value.__name__), _content(value))
+            self._add_module(value)
         elif isinstance(value, type):
             self._add_class(value)
         elif isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | None):
@@ -105,7 +107,12 @@ class _Walk:
             reduce = copyreg.dispatch_table.get(type(value))
             reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
             self.add(type(value))
-            self.add(reduced if isinstance(reduced, str) else tuple(map(_listed, reduced)))
+            if not isinstance(reduced, str):
+                self.add(tuple(map(_listed, reduced)))
+            elif _is_installed(module := _whichmodule(value, reduced)):  # a pickle would have only its name
+                self._note(module, reduced, _version(module))
+            else:
+                self.add(value.__wrapped__)  # such as that of `functools.cache`
 
     def _add_all(self, values: Any) -> None:
         self._note(len(values))
@@ -132,6 +139,18 @@ class _Walk:
                 self._note(name)
                 self.add(value)
 
+    def _add_module(self, module: ModuleType) -> None:
+        """Add the file of a module and, unless it is installed, what it has from other modules."""
+        self._note(module.__name__, _version(module.__name__), _content(module))
+        if _is_installed(module.__name__):
+            return
+        for name, value in sorted(vars(module).items()):
+            home = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
+            if home is not None and home is not module and not _is_installed(home.__name__):
+                self.add(home)
+            elif isinstance(value, _PLAIN) and not name.startswith("__"):
+                self._note(name, value)
+
     def _note(self, *parts: Any) -> None:
         self.digest.update(repr(parts).encode())
 
@@ -144,6 +163,11 @@ def _is_installed(name: str | None) -> bool:
         return True
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is not None and any(file.startswith(folder) for folder in _LIBRARIES)
+
+
+def _is_named(value: FunctionType | type) -> bool:
+    """Return whether a function or class is that of an installed library, and not one that its code has made."""
+    return _is_installed(value.__module__) and "<locals>" not in value.__qualname__
 
 
 def _version(name: str) -> str:

@@ -103,6 +103,45 @@ def test_file_of_a_module_is_part_of_the_description(helper: Path) -> None:
     assert describe_function(function_of(CODE)) not in (None, before)
 
 
+def test_files_that_modules_import_are_part_of_the_description(helper: Path) -> None:
+    for imports, use in (("import deeper", "deeper.shift(x)"), ("from deeper import shift as deep", "deep(x)")):
+        deeper = helper.with_name("deeper.py")
+        helper.write_text(f"{imports}\nfrom deeper import BY\ndef shift(x):\n    return {use} + BY\n")
+        described = []
+        for code in ("BY = 1\ndef shift(x):\n    return x + 1\n", "BY = 1\ndef shift(x):\n    return x + 2\n"):
+            deeper.write_text(code)
+            for name in ("helper", "deeper"):
+                sys.modules.pop(name, None)
+            described.append(describe_function(function_of(CODE)))
+        assert None not in described
+        assert described[0] != described[1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import functools\n@functools.cache\ndef compute(x):\n    return x + 1\n",
+        "import functools\n@functools.cache\ndef by():\n    return 0 + 1\ndef compute(x):\n    return x + by()\n",
+        "import numpy as np\ncompute = np.vectorize(lambda x: x + 1)\n",
+    ],
+)
+def test_function_inside_of_a_wrapper_is_part_of_the_description(code: str) -> None:
+    before, after = (describe_function(function_of(each)) for each in (code, code.replace("+ 1", "+ 2")))
+    assert None not in (before, after)
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import numpy as np\ncompute = np.frompyfunc(lambda x: x + 1, 1, 1)\n",
+        "import functools\n@functools.singledispatch\ndef compute(x):\n    return x + 1\n",
+    ],
+)
+def test_wrapper_that_hides_its_function_has_no_description(code: str) -> None:
+    assert describe_function(function_of(code)) is None
+
+
 def outer(value: Any) -> Callable[[Any], Any]:
     def compute(x: Any) -> Any:
         return x + value

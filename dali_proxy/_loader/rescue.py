@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
+from dali_proxy._loader.rank_batch_sampler import Dealt
 from dali_proxy.errors import BatchError, ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.pipeline._graph.location import warn_caller
 from dali_proxy.pipeline._ipc.signals import Interrupted
@@ -257,7 +258,7 @@ def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
             remaining.append(index)
         elif verdict == "replace":
             remaining.append(items[next((later for later in good if later > position), good[0])])
-    return remaining
+    return Dealt(remaining, indices.global_batch) if isinstance(indices, Dealt) else remaining
 
 
 def _describe(error: Exception, batch: CollatedBatch | FailedBatch) -> BatchError:

@@ -20,6 +20,7 @@ from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, Se
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.pending_requests import SentAhead
 from dali_proxy._transport.opener import ResultOpener
+from dali_proxy.distributed import DistributedBatchSampler
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from tests.dali_proxy.indexed import (
@@ -221,6 +222,22 @@ def test_samples_that_the_dataset_cannot_read(server: DALIServer, num_workers: i
     assert isinstance(errors[0].__cause__, OSError)
     assert errors[0].worker.startswith("worker 0" if num_workers else "main")
     assert server.losses.skipped - skipped == 5
+
+
+def test_batch_without_its_bad_sample_has_the_same_random_numbers_with_any_number_of_ranks() -> None:
+    def epoch(ranks: int) -> dict[int, Any]:
+        seen: dict[int, Any] = {}
+        for rank in range(ranks):
+            sampler = DistributedBatchSampler(16, 4, rank=rank, world_size=ranks)
+            dataset = ManyRaiseDataset(16, server.proxy, 1)
+            batches = DataLoader(server, dataset, batch_sampler=sampler, on_error=lambda error: "skip")
+            for numbers, indices in batches:
+                seen.update(zip(indices.tolist(), numbers.tolist(), strict=True))
+        return seen
+
+    with DALIServer(noisy()) as server:
+        assert len(epoch(1)) == 11
+        assert epoch(1) == epoch(2) == epoch(4)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import reprlib
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -145,6 +146,8 @@ class FailedBatch:
             after `exception` has returned it.
         index: dataset index that was being read; None if unknown.
         worker: name of the process, such as "worker 1 (pid 4711)".
+        kind: module and name of the exception's class, if the other process can't send it: only the training process
+            can import a class of the script. Else None.
         position: always None; see `CollatedBatch.position`.
         cost: likewise.
     """
@@ -153,6 +156,7 @@ class FailedBatch:
     error: BaseException | Any
     index: Any
     worker: str
+    kind: tuple[str, str] | None = None
     position: None = None
     cost: None = None
 
@@ -182,7 +186,8 @@ class FailedBatch:
             where=f"in DataLoader worker process {own.id}, for {described}",
         )
         wrapped.exc_type = _picklable_type(type(error))
-        return cls(numbered, wrapped, index, name)
+        kind = None if wrapped.exc_type is type(error) else (type(error).__module__, type(error).__qualname__)
+        return cls(numbered, wrapped, index, name, kind)
 
     def exception(self) -> BaseException:
         """Return the exception as torch would raise it, with the dataset index of the sample. Call this only once."""
@@ -196,6 +201,8 @@ class FailedBatch:
         if isinstance(self.error, BaseException):  # its traceback will refer to the frames that hold this object
             error, self.error = self.error, None
             return error
+        if self.kind is not None:
+            self.error.exc_type = _own_type(*self.kind, base=self.error.exc_type)
         try:
             self.error.reraise()
         except BaseException as error:  # noqa: BLE001  # the caller asked for this exception
@@ -225,6 +232,14 @@ def _picklable_type(kind: type[BaseException]) -> type[BaseException]:
             continue
         return cast("type[BaseException]", base)
     return RuntimeError
+
+
+def _own_type(module: str, name: str, base: type[BaseException]) -> type[BaseException]:
+    """Return a class of an exception that this process has, or `base`."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, base) else base
 
 
 class Packed(Pickled):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -54,6 +55,30 @@ class MortalDataset(IndexDataset):
                 (self.folder / str(index)).touch(exist_ok=False)
                 os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
+
+
+class RaisingDataset(IndexDataset):
+    """Raises an error of a class that a script defines."""
+
+    def __init__(self, length: int, transform: Any, error: type[Exception]) -> None:
+        super().__init__(length, transform)
+        self.error = error
+
+    def __getitem__(self, index: int) -> Any:
+        raise self.error(f"sample {index} is bad")
+
+
+def test_error_has_its_class_though_a_script_defines_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = sys.modules["__main__"]
+    ours = type("OursError", (LookupError,), {"__module__": "__main__"})
+    monkeypatch.setattr(script, "OursError", ours, raising=False)
+    with DALIServer(affine(), num_workers=1) as server:
+        batches = iter(DataLoader(server, RaisingDataset(4, server.proxy, ours), batch_size=2))
+        with pytest.raises(ours, match="sample 0 is bad"):
+            next(batches)
+        monkeypatch.delattr(script, "OursError")
+        with pytest.raises(LookupError, match="sample 2 is bad"):
+            next(batches)
 
 
 @pytest.mark.faults

@@ -221,13 +221,17 @@ class _Messages:
         self._data = bytearray()
 
     def has_arrived(self, timeout: float = 0.0) -> bool:
-        """Return whether a message is in the buffer, or anything in the pipe; wait for some seconds at most."""
-        begin = self.LENGTH.size
-        if len(self._data) >= begin:
-            (length,) = self.LENGTH.unpack_from(self._data)
-            if 0 <= length <= len(self._data) - begin:
-                return True
-        return _is_ready(self._fd, select.POLLIN, timeout)
+        """Return whether a whole message has arrived; wait for some seconds at most.
+
+        A writer that is killed may leave a part of one, while other processes keep the pipe open.
+        """
+        end = time.monotonic() + timeout
+        while missing := self._missing():
+            if not _is_ready(self._fd, select.POLLIN, max(end - time.monotonic(), 0.0)):
+                return False
+            with deferred_signals:
+                self._read(missing)
+        return True
 
     def receive(self) -> bytes:
         """Wait for a message.
@@ -236,27 +240,38 @@ class _Messages:
             EOFError: all writers have closed the pipe.
         """
         with deferred_signals:
-            begin = self.LENGTH.size
-            self._fill(begin)
-            (length,) = self.LENGTH.unpack_from(self._data)
-            if length == -1:
-                begin += self.LONG_LENGTH.size
-                self._fill(begin)
-                (length,) = self.LONG_LENGTH.unpack_from(self._data, self.LENGTH.size)
-            self._fill(begin + length)
-            data = bytes(memoryview(self._data)[begin : begin + length])
-            del self._data[: begin + length]
+            while missing := self._missing():
+                if _is_ready(self._fd, select.POLLIN):
+                    self._read(missing)
+                else:
+                    let_through(_is_ready, self._fd, select.POLLIN, _LOOK)
+            begin, end = self._bounds()
+            data = bytes(memoryview(self._data)[begin:end])
+            del self._data[:end]
             return data
 
-    def _fill(self, size: int) -> None:
-        while len(self._data) < size:
-            if not _is_ready(self._fd, select.POLLIN):
-                let_through(_is_ready, self._fd, select.POLLIN, _LOOK)
-                continue
-            data = os.read(self._fd, min(max(size - len(self._data), _BUFFER_SIZE), _READ_SIZE))
-            if not data:
-                raise EOFError
-            self._data += data
+    def _bounds(self) -> tuple[int, int]:
+        """Return where the next message begins and ends in the buffer, as far as its head has arrived."""
+        begin = self.LENGTH.size
+        if len(self._data) < begin:
+            return begin, begin
+        (length,) = self.LENGTH.unpack_from(self._data)
+        if length == -1:
+            begin += self.LONG_LENGTH.size
+            if len(self._data) < begin:
+                return begin, begin
+            (length,) = self.LONG_LENGTH.unpack_from(self._data, self.LENGTH.size)
+        return begin, begin + length
+
+    def _missing(self) -> int:
+        """Return the number of bytes of the next message, or of its head, that haven't arrived."""
+        return max(self._bounds()[1] - len(self._data), 0)
+
+    def _read(self, missing: int) -> None:
+        data = os.read(self._fd, min(max(missing, _BUFFER_SIZE), _READ_SIZE))
+        if not data:
+            raise EOFError
+        self._data += data
 
 
 def get_in_turns(queue: ThreadQueue[Any]) -> None:

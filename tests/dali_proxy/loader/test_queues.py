@@ -118,6 +118,20 @@ def test_queue_with_a_part_of_a_message_is_empty() -> None:
     assert queue.get(timeout=PATIENCE_S) == "arrives in two parts"
 
 
+@pytest.mark.parametrize("head", ["!i", "!iQ"])
+@pytest.mark.parametrize("there", [2, 4, 7, 12, 15])
+def test_part_of_a_message_whose_writer_was_killed_is_not_awaited(head: str, there: int) -> None:
+    queue = _make()
+    data = bytes(ForkingPickler.dumps("arrives in two parts"))
+    message = struct.pack(head, *[-1] * (head == "!iQ"), len(data)) + data
+    os.write(queue._writer.fileno(), message[:there])
+    for _ in range(2):
+        with pytest.raises(Empty):
+            queue.get(timeout=0.01)
+    os.write(queue._writer.fileno(), message[there:])
+    assert queue.get(timeout=PATIENCE_S) == "arrives in two parts"
+
+
 def test_full_pipe_does_not_block() -> None:
     queue = _make()
     for number in range(5_000):  # about 400 bytes each; a pipe holds 64 KiB

@@ -115,7 +115,7 @@ class RequestLimit:
             self._usual, self._age = self.value, -1  # look without a queue: the way to the store may have changed
             self._set(self.value * _SHRINK)
         elif self._usual and self._age:
-            self._least, self.value, self._usual = mean, self._usual, 0
+            self._least, self.value, self._usual = mean or self._least, self._usual, 0
         elif not self._usual:
             self._least = min(mean or self._least, self._least)
             factor = _BACK if was_refused else max(min(_SLOWER * self._least / max(mean, 1e-9), 1.0), _SHRINK)

@@ -6,6 +6,7 @@ import errno
 import heapq
 import random
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,27 @@ def test_limit_shrinks_if_the_store_refuses_requests() -> None:
     value, rate = simulate(lambda at_once: 50 * MS, refused=12)
     assert value < 24
     assert rate > 0.5 * 12 / (50 * MS)
+
+
+def test_limit_stays_though_the_store_refuses_all_requests_of_a_look() -> None:
+    now = [0.0]
+    limit, sent = RequestLimit(lambda: now[0]), deque[Any]()
+
+    def answer(refuses: bool = False) -> None:
+        while len(sent) < limit.value:
+            sent.append(limit.request())
+            sent[-1].__enter__()
+        now[0] += 50 * MS / limit.value
+        sent.popleft().__exit__(*((Refused, Refused(), None) if refuses else (None, None, None)))
+
+    for value in (MOST_REQUESTS, MOST_REQUESTS // 2):  # the second one is that of a look
+        while limit.value != value:
+            answer()
+    for _ in range(2 * MOST_REQUESTS):
+        answer(refuses=True)
+    for _ in range(20 * MOST_REQUESTS):
+        answer()
+        assert limit.value > MOST_REQUESTS // 4
 
 
 def test_limit_follows_a_store_that_becomes_slower_for_good() -> None:

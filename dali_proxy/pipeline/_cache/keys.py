@@ -128,7 +128,7 @@ def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: T
 def _flat(array: Array) -> Any:
     """Return the bytes of an array, a buffer, without a copy if it is contiguous."""
     if array.ndim == 1 and array.flags.c_contiguous:
-        return array.view(np.uint8)
+        return array if array.dtype == np.uint8 else array.view(np.uint8)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 

@@ -127,21 +127,23 @@ class MemoryTier:
 
     def allocate(self, sizes: Sequence[int]) -> list[Block] | None:
         """Return memory for the arrays of a value, which is then promised; None if there is no room."""
+        allocator, nbytes = self._allocator, sum(sizes) + OVERHEAD * (len(self._entries) + self.promised + 1)
         while True:
-            if self.nbytes + sum(sizes) + OVERHEAD <= self.limit:
-                blocks = [block for size in sizes if (block := self._allocator.take(size)) is not None]
-                if len(blocks) == len(sizes):
+            if allocator.used + nbytes <= self.limit:
+                blocks = list(map(allocator.take, sizes))
+                if None not in blocks:
                     self.promised += 1
-                    self.end = max(self.end, *[block.offset + block.nbytes for block in blocks])
+                    for block in blocks:
+                        self.end = max(self.end, block.offset + block.nbytes)
                     return blocks
                 del blocks
             if not self._evict():
                 return None
+            nbytes -= OVERHEAD
 
     def add(self, key: bytes, parts: tuple[Part, ...], layouts: tuple[str, ...]) -> None:
-        """Add a value."""
+        """Add a value that the tier doesn't have."""
         self._entries[key] = Entry(parts, layouts, self._now)
-        self._entries.move_to_end(key)
 
     def _use(self, key: bytes) -> Entry | None:
         self._now += 1

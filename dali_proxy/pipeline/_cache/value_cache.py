@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -242,19 +243,19 @@ class ValueCache:
             reserved = self.reserve(keys, np.stack([table.sizes for table in tables], axis=1).tolist())
         layouts = tuple(each.layout() for each in results)
         chosen = [sample for sample, blocks in enumerate(reserved) if blocks is not None]
-        rows = np.array(chosen, np.int64)
+        if len(chosen) < len(keys):
+            tables = [table.take(np.array(chosen, np.int64)) for table in tables]
         values: list[tuple[Part, ...]] = []
         try:
             columns: list[list[Part]] = []
             for number, table in enumerate(tables):
                 owners = [blocks[number] for blocks in reserved if blocks is not None]
-                offsets = np.array([block.offset for block in owners], np.int64)
-                pointers, nbytes = np.ascontiguousarray(table.pointers[rows]), np.ascontiguousarray(table.sizes[rows])
-                if not np.array_equal(pointers, offsets + self._memory.address):  # else they were computed there
-                    copy_ranges(self._memory.array, pointers, nbytes, offsets, pool)
-                addresses, shapes = (offsets + self._memory.address).tolist(), map(tuple, table.shapes[rows].tolist())
-                kinds = zip(owners, addresses, shapes, strict=True)
-                columns.append([Part(owner, address, table.dtype, shape) for owner, address, shape in kinds])
+                addresses = [self._memory.address + block.offset for block in owners]
+                if table.pointers.tolist() != addresses:  # else they were computed there
+                    offsets = np.array(addresses, np.int64) - self._memory.address
+                    copy_ranges(self._memory.array, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool)
+                shapes = map(tuple, table.shapes.tolist())
+                columns.append(list(map(Part, owners, addresses, repeat(table.dtype), shapes)))
             values = list(zip(*columns, strict=True))
         finally:  # an interrupt leaves the list of values empty
             entries = self._add(keys, dict(zip(chosen, values, strict=False)), layouts, len(chosen))

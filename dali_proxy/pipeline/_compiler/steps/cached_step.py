@@ -201,10 +201,10 @@ class CachedStep(Step):
             raise
         results = _on_cpu(part, self._results)
         stored = self.cache.store(own, results, batch.pool, placement.reserved)
-        if len(own) < len(entries) or placement.reserved is not None:
+        if len(own) < len(entries):
             for sample, entry in zip(samples, stored, strict=True):
                 entries[sample] = entry
-        return positions, results
+        return positions, placement.protected(results)
 
     def _compute(self, batch: Batch) -> None:
         begun = spent()
@@ -314,26 +314,42 @@ class _Placement:
     def __init__(self, cache: ValueCache, keys: Sequence[bytes], edge: Edge | None, buffers: BufferPool) -> None:
         self._cache, self._keys, self._edge, self._buffers = cache, keys, edge, buffers
         self.reserved: list[list[Block] | None] | None = None
+        self._placed: TensorListCPU | None = None
+        self._blocks: list[Array] = []
+        self._homes: Int64s | None = None
 
     def place(self, edge: Edge, shapes: Int64s, dtype: np.dtype[Any], layout: str) -> TensorListCPU | None:
         """Return memory for the samples of an edge; None if the cache keeps other edges, or copies of small samples."""
-        sizes = shapes.prod(axis=1) * dtype.itemsize
-        if edge != self._edge or self.reserved is not None or sizes.sum() <= _SMALL:
+        sizes = (shapes.prod(axis=1) * dtype.itemsize).tolist()
+        if edge != self._edge or self.reserved is not None or sum(sizes) <= _SMALL:
             return None
-        self.reserved = self._cache.reserve(self._keys, sizes[:, np.newaxis].tolist())
-        if not any(self.reserved):
+        self.reserved = self._cache.reserve(self._keys, [[nbytes] for nbytes in sizes])
+        owners = [reserved[0] for reserved in self.reserved if reserved is not None]
+        if not owners:
             return None
-        kept = self._cache.memory_of([reserved[0] for reserved in self.reserved if reserved is not None])
-        pointers = np.array([0 if reserved is None else reserved[0].offset for reserved in self.reserved], np.int64)
-        pointers += kept.ctypes.data
-        blocks, homes = [kept], None
-        refused = np.array([reserved is None for reserved in self.reserved])
-        if refused.any():
+        self._blocks = [self._cache.memory_of(owners)]
+        first = self._blocks[0].ctypes.data
+        pointers: Any = [first + block.offset for block in owners]
+        if len(owners) < len(shapes):
+            refused = np.array([reserved is None for reserved in self.reserved])
             table, nbytes = Samples.packed(0, shapes[refused], dtype)
             other, _ = self._buffers.memory(nbytes)
-            blocks, homes = [kept, other], refused.astype(np.int64)
-            pointers[refused] = table.pointers + other.ctypes.data
-        return TensorListCPU.from_table(Samples.contiguous(pointers, shapes, dtype), blocks, homes, layout)
+            self._blocks.append(other)
+            self._homes, found = refused.astype(np.int64), pointers
+            pointers = np.empty(len(shapes), np.int64)
+            pointers[~refused], pointers[refused] = found, table.pointers + other.ctypes.data
+        table = Samples.contiguous(np.array(pointers, np.int64), shapes, dtype)
+        self._placed = TensorListCPU.from_table(table, self._blocks, self._homes, layout)
+        return self._placed
+
+    def protected(self, results: list[TensorListCPU]) -> list[TensorListCPU]:
+        """Return the results of a part, read-only if they are in this memory."""
+        placed = self._placed
+        if placed is None or results[0] is not placed:  # the operator has used other memory
+            return results
+        for block in self._blocks:
+            block.flags.writeable = False
+        return [TensorListCPU.from_table(placed.table(), self._blocks, self._homes, placed.layout())]
 
     def release(self) -> None:
         """Give the memory back, because the operator failed."""

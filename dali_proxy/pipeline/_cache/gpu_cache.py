@@ -8,12 +8,13 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from dali_proxy.pipeline._cache.claims import Claim
-from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part
+from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part, parts_of
 from dali_proxy.pipeline._cache.value_cache import ValueCache
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
 from dali_proxy.pipeline._cuda.context import KernelContext
@@ -114,6 +115,8 @@ class GpuCache(ValueCache):
     def reserve(self, keys: Sequence[bytes], sizes: Sequence[Sequence[int]]) -> list[list[Block] | None]:
         with self._lock:
             kept = [number for number, key in enumerate(keys) if self._is_kept(key, sum(sizes[number]))]
+        if len(kept) == len(keys):
+            return super().reserve(keys, sizes)
         found = super().reserve([keys[number] for number in kept], [sizes[number] for number in kept])
         reserved: list[list[Block] | None] = [None] * len(keys)
         for number, blocks in zip(kept, found, strict=True):
@@ -143,25 +146,27 @@ class GpuCache(ValueCache):
         tables = [each.table() for each in results]
         sizes = np.stack([table.shapes.prod(axis=1) * table.dtype.itemsize for table in tables], axis=1)
         reserved = self.reserve(keys, sizes.tolist())
-        stored = {number: blocks for number, blocks in enumerate(reserved) if blocks is not None}
-        keep_alive += [stored, self]  # also if the copies fail: some may have begun
-        values: dict[int, tuple[Part, ...]] = {}
+        chosen = [number for number, blocks in enumerate(reserved) if blocks is not None]
+        if len(chosen) < len(keys):
+            tables = [table.take(np.array(chosen, np.int64)) for table in tables]
+        keep_alive += [reserved, self]  # also if the copies fail: some may have begun
+        values: list[tuple[Part, ...]] = []
         try:
-            rows = np.array(list(stored), np.int64)
             columns = []
-            for number, table in enumerate(tables if stored else ()):
-                addresses = np.array([blocks[number].offset for blocks in stored.values()]) + self._memory.address
-                target = Samples.contiguous(addresses, table.shapes[rows], table.dtype)
-                copy_samples(table.take(rows), target, kernels, stream)
-                columns.append((addresses.tolist(), table.dtype, list(map(tuple, table.shapes[rows].tolist()))))
+            for number, table in enumerate(tables if chosen else ()):
+                owners = [blocks[number] for blocks in reserved if blocks is not None]
+                addresses = [self._memory.address + block.offset for block in owners]
+                target = Samples.contiguous(np.array(addresses, np.int64), table.shapes, table.dtype)
+                copy_samples(table, target, kernels, stream)
+                columns.append((owners, addresses, table))
             event = written_on(stream, kernels)
-            for row, (sample, blocks) in enumerate(stored.items()):
-                values[sample] = tuple(
-                    Part(Written(block, event), addresses[row], dtype, shapes[row])
-                    for block, (addresses, dtype, shapes) in zip(blocks, columns, strict=True)
-                )
+            parts = [
+                parts_of(map(Written, owners, repeat(event)), addresses, table) for owners, addresses, table in columns
+            ]
+            values = list(zip(*parts, strict=True))
         finally:
-            self._add(keys, values, tuple(each.layout() for each in results), len(stored))
+            layouts = tuple(each.layout() for each in results)
+            self._add(keys, dict(zip(chosen, values, strict=False)), layouts, len(chosen))
         return event
 
     def end(self, claim: Claim, results: Sequence[Any] = ()) -> None:

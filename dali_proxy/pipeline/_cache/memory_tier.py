@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import mmap
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dali_proxy.pipeline._arrays import Bytes
-from dali_proxy.pipeline._ipc.block_allocator import Block, BlockAllocator, create_allocator
+from dali_proxy.pipeline._ipc.block_allocator import Block, create_allocator
+from dali_proxy.pipeline._kernels.samples import Samples
 
 #: Bytes of Python objects that an entry needs beside its values, with its name.
 OVERHEAD = 832
@@ -33,6 +35,11 @@ class Part(NamedTuple):
     address: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+
+
+def parts_of(owners: Iterable[Any], addresses: Iterable[int], samples: Samples) -> Iterator[Part]:
+    """Return the samples of a batch, each at its address."""
+    return map(Part, owners, addresses, repeat(samples.dtype), map(tuple, samples.shapes.tolist()))
 
 
 class Entry:
@@ -76,13 +83,11 @@ class MemoryTier:
 
     def __init__(self, limit: int, address: int | None = None) -> None:
         self.limit = limit
-        self.array: Bytes = _reserved(limit) if address is None else np.empty(0, np.uint8)
-        self.address: int = self.array.ctypes.data if address is None else address
+        reserved = _reserved(limit)
+        self.array: Bytes = reserved if address is None else np.empty(0, np.uint8)
+        self.address: int = reserved.ctypes.data if address is None else address
         self.evicted = self.promised = self.end = 0
-        if address is None:
-            self._allocator = create_allocator(0, self.array)
-        else:  # only the size matters
-            self._allocator = BlockAllocator(0, np.broadcast_to(np.uint8(0), limit))
+        self._allocator = create_allocator(0, reserved)  # for another device, it divides addresses that have no memory
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # the least recently used ones first
         self._keys: dict[bytes, bytes] = {}  # by name
         self._now = 0
@@ -130,8 +135,8 @@ class MemoryTier:
         allocator, nbytes = self._allocator, sum(sizes) + OVERHEAD * (len(self._entries) + self.promised + 1)
         while True:
             if allocator.used + nbytes <= self.limit:
-                blocks = list(map(allocator.take, sizes))
-                if None not in blocks:
+                blocks = [block for size in sizes if (block := allocator.take(size)) is not None]
+                if len(blocks) == len(sizes):
                     self.promised += 1
                     for block in blocks:
                         self.end = max(self.end, block.offset + block.nbytes)

@@ -7,7 +7,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from dali_proxy.pipeline._bulk.gather import copy_ranges
 from dali_proxy.pipeline._cache.claims import Claim
 from dali_proxy.pipeline._cache.disk_tier import DiskTier
 from dali_proxy.pipeline._cache.keys import describe_software
-from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part
+from dali_proxy.pipeline._cache.memory_tier import Entry, MemoryTier, Part, parts_of
 from dali_proxy.pipeline._cache.options import CacheOptions
 from dali_proxy.pipeline._cache.pages_ahead import PagesAhead
 from dali_proxy.pipeline._concurrency.locks import Level, new_lock
@@ -247,15 +246,14 @@ class ValueCache:
             tables = [table.take(np.array(chosen, np.int64)) for table in tables]
         values: list[tuple[Part, ...]] = []
         try:
-            columns: list[list[Part]] = []
+            columns = []
             for number, table in enumerate(tables):
                 owners = [blocks[number] for blocks in reserved if blocks is not None]
                 addresses = [self._memory.address + block.offset for block in owners]
                 if table.pointers.tolist() != addresses:  # else they were computed there
                     offsets = np.array(addresses, np.int64) - self._memory.address
                     copy_ranges(self._memory.array, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool)
-                shapes = map(tuple, table.shapes.tolist())
-                columns.append(list(map(Part, owners, addresses, repeat(table.dtype), shapes)))
+                columns.append(parts_of(owners, addresses, table))
             values = list(zip(*columns, strict=True))
         finally:  # an interrupt leaves the list of values empty
             entries = self._add(keys, dict(zip(chosen, values, strict=False)), layouts, len(chosen))

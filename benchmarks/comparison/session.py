@@ -18,8 +18,9 @@ from benchmarks.comparison.rival import Cores
 from benchmarks.comparison.rivals import RIVALS
 from benchmarks.measurement import Measurement, measure, settle
 
-WARM_UP = 8
-"""Batches to discard before each measurement: more than a rival prefetches while another one runs."""
+WARM_UP = 16
+"""Batches to discard before each measurement: more than a rival prefetches while another one runs. SPDL in a subprocess
+prefetches fourteen."""
 
 GRACE = 60.0
 """Seconds that a rival may take to start, and to answer after its measurement."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
-from dali_proxy.pipeline._compiler.steps.operator_step import OperatorStep
-from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
+from dali_proxy.pipeline._compiler.steps.step import FusedStep, OperatorStep, Step
 from dali_proxy.pipeline._declaration.schema import Role
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._operator_api.batch import Batch

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from dali_proxy.pipeline._executor.device import Device
-from dali_proxy.pipeline._executor.merging import MOST_SAMPLES, Merger
-from dali_proxy.pipeline._executor.running_batch import RunningBatch
+from dali_proxy.pipeline._executor.merging import MOST_SAMPLES, Merger, RunningBatch
 from dali_proxy.pipeline._graph.selecting import select
 from dali_proxy.pipeline._operator_api.joined_batches import MergedBatch
 from dali_proxy.pipeline._operator_api.request import BatchRequest, BatchResult

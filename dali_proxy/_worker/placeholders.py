@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dali_proxy._transport.endpoint import Endpoint
     from dali_proxy.pipeline._ipc.arena import Block
 
-_SAMPLE, _OUTPUT = attrgetter("sample"), attrgetter("output")
+_OUTPUT = attrgetter("output")
 
 
 class Submitter(Protocol):
@@ -255,10 +255,12 @@ class PackedRefs(JoinedRefs):
 
 def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
     """Submit a batch of samples and return a reference to one output. torch's `default_collate` calls this."""
-    if len(set(map(_OUTPUT, batch))) != 1:
-        raise _mixed(batch)
-    ticket = batch[0].sample.client.submit(list(map(_SAMPLE, batch)))
-    return BatchRef(ticket, batch[0].output)
+    output, samples = batch[0].output, []
+    for ref in batch:
+        if ref.output != output:
+            raise _mixed(batch)
+        samples.append(ref.sample)
+    return BatchRef(samples[0].client.submit(samples), output)
 
 
 def collate_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> StackedRefs:

@@ -27,7 +27,7 @@ from dali_proxy._worker.placeholders import Sample, Submitter
 from dali_proxy._worker.tickets import ReleaseQueue, Ticket, TicketWithInputs, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
-from dali_proxy.pipeline._ipc.arena import Arena
+from dali_proxy.pipeline._ipc.arena import Arena, Block
 from dali_proxy.pipeline._ipc.block_allocator import table_of
 from dali_proxy.pipeline._ipc.completion import CompletionReader
 from dali_proxy.pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, IPCError
@@ -38,10 +38,7 @@ from dali_proxy.pipeline._rng import global_batch
 # Seconds for which a server counts as alive after a check: a check costs as much as the rest of the proxy's work for a
 # sample.
 _ALIVE_S = 0.005
-_NUMBER, _NAME, _INDEX = map(attrgetter, ("number", "name", "index"))
-_BLOCKS, _SHAPES, _NBYTES = map(attrgetter, ("blocks", "shapes", "nbytes"))
-_DTYPE, _SHAPE = map(attrgetter, ("dtype", "shape"))
-_CLIENT, _DTYPES = map(attrgetter, ("client", "dtypes"))
+_NUMBER, _NBYTES, _DTYPE, _SHAPE = map(attrgetter, ("number", "nbytes", "dtype", "shape"))
 
 
 class WorkerClient:
@@ -126,8 +123,6 @@ class WorkerClient:
             return None
         try:
             blocks = self.arena.write(arrays)
-            dtypes = _names_of(*map(_DTYPE, arrays))
-            shapes = tuple(map(_SHAPE, arrays))
         except (ChannelClosedError, ChannelTimeoutError):
             with server_errors():
                 raise
@@ -137,6 +132,10 @@ class WorkerClient:
         if context is None and not self._begun:
             self._begun = time.perf_counter()
         index = None if context is None else context.index
+        if len(arrays) == 1:  # most samples; this takes half as long
+            dtypes, shapes = _names_of(arrays[0].dtype), (arrays[0].shape,)
+        else:
+            dtypes, shapes = _names_of(*map(_DTYPE, arrays)), tuple(map(_SHAPE, arrays))
         return Sample(self, next(self._numbers), blocks, dtypes, shapes, index, name)
 
     def _copied(self, sample: Sample) -> Sample:
@@ -210,7 +209,14 @@ class WorkerClient:
             self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
-        of_samples, shapes, names = list(map(_BLOCKS, samples)), list(map(_SHAPES, samples)), list(map(_NAME, samples))
+        of_samples: list[tuple[Block, ...]] = []
+        shapes: list[tuple[tuple[int, ...], ...]] = []
+        names, indices = [], []
+        for sample in samples:  # faster than a `map` for each
+            of_samples.append(sample.blocks)
+            shapes.append(sample.shapes)
+            names.append(sample.name)
+            indices.append(sample.index)
         inputs = tuple(
             [
                 InputBatch(dtype, len(shapes[0][number]), table_of(of_samples, shapes, number))
@@ -241,7 +247,7 @@ class WorkerClient:
                     batch=batch,
                     view=view,
                     batch_size=len(samples),
-                    indices=_indices(samples, context),
+                    indices=_packed(indices, context),
                     inputs=inputs,
                     waited_ns=self.arena.waited_ns,
                     names=pack_labels(names) if any(names) else "",
@@ -280,21 +286,16 @@ class WorkerClient:
                 f"batch_size at most {limit}, or the pipeline's batch_size at least {size}"
             )
         first = samples[0]
-        if (
-            len(set(map(_ndims, set(map(_SHAPES, samples))))) == 1
-            and set(map(_CLIENT, samples)) == {self}
-            and set(map(_DTYPES, samples)) == {first.dtypes}
-        ):
-            return
+        ndims = tuple(map(len, first.shapes))
         for position, sample in enumerate(samples):
             if sample.client is not self:
                 raise StaleReferenceError(
                     f"sample {position} was made {_before(sample.client)}: call the proxy again for it"
                 )
             if sample.dtypes != first.dtypes or (
-                sample.shapes != first.shapes and _ndims(sample.shapes) != _ndims(first.shapes)
+                sample.shapes != first.shapes and tuple(map(len, sample.shapes)) != ndims
             ):
-                grays = {2, 3} <= {*_ndims(first.shapes), *_ndims(sample.shapes)}
+                grays = {2, 3} <= {*ndims, *map(len, sample.shapes)}
                 gray = "; for a gray image among images with colors, pass image.convert('RGB')" if grays else ""
                 raise SampleTypeError(
                     "the samples of a batch must agree in dtype and number of dimensions, but of the inputs "
@@ -331,16 +332,12 @@ def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
     return tuple([str(dtype.name) for dtype in dtypes])
 
 
-def _ndims(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    return tuple(map(len, shapes))
-
-
-def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:
-    packed = pack_labels(list(map(_INDEX, samples)))
+def _packed(indices: list[Any], context: BatchContext | None) -> str:
+    packed = pack_labels(indices)
     if packed or context is None:
         return packed
     try:  # a dataset with __getitems__ returns its samples in the order of the indices
-        return pack_labels(list(context.indices)) if len(context.indices) == len(samples) else ""
+        return pack_labels(list(context.indices)) if len(context.indices) == len(indices) else ""
     except TypeError:
         return ""  # the sampler's batches aren't sequences
 

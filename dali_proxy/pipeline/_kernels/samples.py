@@ -25,10 +25,10 @@ def contiguous_strides(shapes: Int64s, itemsize: int) -> Int64s:
     """Return the C-contiguous strides, in bytes, of an (N, ndim) table of shapes."""
     strides = np.empty(shapes.shape, np.int64)
     strides[:] = itemsize
-    if shapes.shape[1] <= 2:
-        strides[:, :-1] *= shapes[:, 1:]
-        return strides
-    strides[:, :-1] *= np.cumprod(shapes[:, :0:-1], axis=1)[:, ::-1]
+    if shapes.shape[1] == 2:
+        strides[:, 0] *= shapes[:, 1]
+    elif shapes.shape[1] > 2:
+        strides[:, :-1] *= np.cumprod(shapes[:, :0:-1], axis=1)[:, ::-1]
     return strides
 
 
@@ -137,7 +137,7 @@ class Samples:
     @property
     def nbytes(self) -> int:
         """Number of bytes of all elements."""
-        return int(np.add.reduce(self.sizes))
+        return sum(self.sizes.tolist())  # faster than NumPy for a few hundred samples
 
     def take(self, indices: Int64s | slice) -> Samples:
         """Return a selection of the samples."""

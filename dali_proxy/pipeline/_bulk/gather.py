@@ -115,7 +115,10 @@ def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: Thre
     """
     dense = batch.dense
     if dense is None and batch.homes is None and batch.nbytes < _SMALL:
-        joined = batch.rows()  # a copy, without calls for each sample
+        array = batch.small_array()  # a copy, like the rows, without calls for each sample
+        if array is not None:
+            return TensorListCPU.from_dense(array, batch.layout())
+        joined = batch.rows()
         if joined is not None:
             return TensorListCPU.from_rows(*joined, batch.layout())
     table = batch.table()

@@ -18,6 +18,10 @@ from dali_proxy.pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_
 from dali_proxy.pipeline.tensors.layout import check_layout
 from dali_proxy.pipeline.types import NO_TYPE, to_dali_type
 
+_ARRAYS = {np.ndarray}
+#: Dtypes of native byte order that batches support.
+_DTYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefd"))
+
 
 def to_sample(value: Any, what: str) -> Array:
     """Return a sample on the CPU as a NumPy array, without a copy if possible.
@@ -62,17 +66,18 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
     if isinstance(value, list | tuple):
         if not value:
             raise InputError(f"{what}: an empty batch")
+        are_plain = set(map(type, value)) == _ARRAYS and value[0].dtype in _DTYPES
         if layout is None and isinstance(value[0], TensorCPU | TensorGPU):
             layout = value[0].layout()
-        if _on_gpu(value[0]):
+        if not are_plain and _on_gpu(value[0]):
             return TensorListGPU([_device_array(item, what) for item in value], layout or "")
         try:
-            first = to_sample(value[0], what)
-            if first is value[0] and set(map(type, value)) == {np.ndarray}:
-                alike = TensorListCPU.from_arrays(list(value), layout or "")  # the others need no check
-                if alike is not None:
-                    return alike
-            return TensorListCPU([first, *(to_sample(item, what) for item in value[1:])], layout or "")
+            alike = (
+                TensorListCPU.from_arrays(list(value), layout or "") if are_plain else None
+            )  # without a check of each
+            if alike is not None:
+                return alike
+            return TensorListCPU([to_sample(item, what) for item in value], layout or "")
         except InputError as error:
             raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None
     if _on_gpu(value):

@@ -45,8 +45,8 @@ class FileBuffers:
         """Return memory that is probably large enough for the files."""
         if not self._per_file:
             self.note(len(paths), _size_of(paths))
-        wanted = int(len(paths) * self._per_file * _SPARE)
-        return self._pool.array((wanted,), np.dtype(np.uint8))
+        memory, _ = self._pool.memory(int(len(paths) * self._per_file * _SPARE))
+        return memory
 
     def note(self, count: int, nbytes: int) -> None:
         """Record the size of a batch for later estimates."""

@@ -95,7 +95,7 @@ class FilesReading(Reading):
 
     def __init__(self, entries: Sequence[int], loader: FilesLoader, paths: PathTable, pool: ThreadPool) -> None:
         self._files_loader = loader
-        self._files = BatchOfFiles(paths.take(entries), loader.buffers)
+        self._files = BatchOfFiles(paths, loader.buffers)
         super().__init__(entries, loader, pool)
 
     def _start(self, pool: ThreadPool) -> Job:
@@ -199,10 +199,11 @@ class ReadAhead:
         if self._pool is None:
             self._pool = ThreadPool(self._threads, self._name)
         segments, end = self._sharding.take(cursor, batch_size)
-        entries = [entry for epoch, offsets in segments for entry in self._order.entries(epoch, offsets).tolist()]
-        loader = self._loader
+        found = [self._order.entries(epoch, offsets) for epoch, offsets in segments]
+        numbers = found[0] if len(found) == 1 else np.concatenate(found)
+        entries, loader = numbers.tolist(), self._loader
         if isinstance(loader, FilesLoader) and loader.paths is not None:
-            return _Planned(FilesReading(entries, loader, loader.paths, self._pool), end)
+            return _Planned(FilesReading(entries, loader, loader.paths.take(numbers), self._pool), end)
         if loader.ranges is not None:
             return _Planned(RangesReading(entries, loader, loader.ranges, self._pool), end)
         return _Planned(Reading(entries, loader, self._pool), end)

@@ -45,6 +45,7 @@ from dali_proxy._transport.protocol import (
     StatsRequest,
 )
 from dali_proxy._worker.tickets import ReleaseQueue, Ticket, discard_through, forget_discard
+from dali_proxy._worker.worker import send_collected
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.pipeline._concurrency.locks import Level, new_rlock
 from dali_proxy.pipeline._cuda.errors import CudaError
@@ -379,6 +380,7 @@ class ConsumerClient:
             if self._releases.waiting:
                 self._flush_if_safe()
             return request.answer
+        send_collected()
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         self._channel.receive_ready()
         if self._continues:

@@ -395,7 +395,16 @@ class collected_submissions:  # named like a function
         _collecting.now = True
 
     def __exit__(self, *exc_info: object) -> None:
+        send_collected()
         _collecting.now = False
+
+
+def send_collected() -> None:
+    """Send what this thread has collected in `collected_submissions`: nothing else does so while it waits for a result.
+
+    The user's dataset may run a loop of its own.
+    """
+    if _collecting.now:
         for connection in list(_connections.values()):
             if connection.client is not None:
                 connection.client.flush()

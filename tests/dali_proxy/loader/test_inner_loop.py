@@ -15,6 +15,7 @@ from tests.dali_proxy.indexed import (
     IndexDataset,
     JpegDataset,
     RaisingDataset,
+    affine,
     affine_of,
     check_affine,
     decoded,
@@ -141,3 +142,22 @@ def test_end_of_an_epoch_keeps_nothing_of_the_caller(server: DALIServer, num_wor
         assert first_batch()() is None
     finally:
         gc.enable()
+
+
+class OwnServer(IndexDataset):
+    """Starts a server of its own, whose results a sample needs."""
+
+    def __getitem__(self, index: int) -> Any:
+        with DALIServer(affine(), mode="thread") as server:
+            for images, indices in DataLoader(server, IndexDataset(INNER, server.proxy), batch_size=INNER):
+                check_affine(images, indices)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("of_server", [0, 1])
+def test_dataset_in_a_worker_may_wait_for_results_of_its_own_server(of_server: int) -> None:
+    with DALIServer(affine(), num_workers=of_server) as server:
+        options: dict[str, Any] = {} if of_server else {"num_workers": 1}
+        loader = DataLoader(server, OwnServer(24, server.proxy), batch_size=4, timeout=60, **options)
+        seen = [index for images, indices in loader for index in check_affine(images, indices)]
+    assert seen == [*range(24)]

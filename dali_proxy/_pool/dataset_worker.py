@@ -16,6 +16,7 @@ from dali_proxy._pool.parcel import send_batch
 from dali_proxy._transport.endpoint import Endpoint, open_channel
 from dali_proxy._transport.fields import clip
 from dali_proxy._transport.protocol import BatchRead, ReadBatch
+from dali_proxy._worker.worker import collected_submissions
 from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.pipeline._ipc import pickling
 from dali_proxy.pipeline._ipc.errors import IPCError
@@ -60,7 +61,9 @@ class _Worker:
     def _read(self, message: ReadBatch, fd: int) -> tuple[BatchRead, SharedBlock | None]:
         request: BatchRequest = pickle.loads(message.request)._replace(data=(fd, message.reader_nbytes))
         try:
-            return send_batch(message.number, self._readers.find(request).read(request))
+            reader = self._readers.find(request)
+            with collected_submissions():  # the server wakes only once, for these and the answer
+                return send_batch(message.number, reader.read(request))
         except (IPCError, ServerClosedError, ServerDiedError):
             raise
         except Exception as error:  # noqa: BLE001  # the batch can't be pickled, or the dataset can't be loaded here

@@ -224,6 +224,10 @@ class ConsumerClient:
             with self._lock:
                 return self._ahead.open(session)
 
+    def has_session(self, session: int) -> bool:
+        """Return whether the session of an iterator is open here."""
+        return session in self._ahead.sessions
+
     def read_batch(
         self,
         session: int,

@@ -42,7 +42,7 @@ class ConsumerGroup:
         self._by_server = {client.server: client for client in self._clients}
         self.refused = self._first.refused
         self.read_batch, self.forget_read = self._first.read_batch, self._first.forget_read
-        self.resize_pool = self._first.resize_pool
+        self.has_session, self.resize_pool = self._first.has_session, self._first.resize_pool
 
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Wait for a batch and return its outputs; see `ConsumerClient.outputs`."""

@@ -11,7 +11,7 @@ import numpy as np
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._pool.parcel import open_batch
 from dali_proxy._transport.protocol import BatchRead
-from dali_proxy.errors import WorkerDiedError
+from dali_proxy.errors import ServerDiedError, WorkerDiedError
 from dali_proxy.pipeline._executor.available_memory import in_flight_bytes
 from dali_proxy.pipeline._ipc.frames import close_all
 from dali_proxy.pipeline._ipc.memory import SharedBlock
@@ -31,13 +31,13 @@ class PendingRead:
         self.request = request
         self._consumer = consumer
         self._answer: tuple[BatchRead, tuple[int, ...]] | None = None
-        self._dropped = False
+        self._lost = self._dropped = False
         self._number = -1  # the consumer's number for the request
 
     @property
     def done(self) -> bool:
         """Whether the batch has arrived or is lost."""
-        return self._answer is not None or self._consumer.ended
+        return self._answer is not None or self._lost or self._consumer.ended
 
     @property
     def nbytes(self) -> int:
@@ -52,6 +52,8 @@ class PendingRead:
         """
         if self._answer is None:
             self._consumer.check()
+        if self._lost:
+            raise ServerDiedError("the server was started again since this epoch began, and doesn't know its batches")
         assert self._answer is not None  # it is done
         (message, fds), self._answer = self._answer, None
         if not message.error:
@@ -64,11 +66,14 @@ class PendingRead:
         )
 
     def send(self) -> None:
-        """Send the request.
+        """Send the request, unless the server doesn't know the iterator: another one has started it again.
 
         Raises:
             ProxyError: it is too large.
         """
+        self._lost = not self._consumer.has_session(self.request.session)
+        if self._lost:
+            return
         data = pickle.dumps(self.request._replace(data=None), protocol=5)
         request = self.request
         self._number = self._consumer.read_batch(request.session, data, request.data, self.arrive, request.slow)

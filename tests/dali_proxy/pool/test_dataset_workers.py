@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from dali_proxy import DALIServer, DataLoader, WorkerDiedError
-from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, noisy
+from dali_proxy._pool.dataset_pool import DatasetPool
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, check_affine, noisy
 from tests.waiting import PATIENCE_S, wait_until
 
 PIPE = 1 << 16  # bytes that a pipe contains
@@ -95,6 +96,24 @@ def test_deaths_of_the_server_and_its_dataset_workers_cost_no_batch(tmp_path: Pa
         assert found == expected
         assert server.losses.restarts == 1
     assert len(list(tmp_path.iterdir())) == 7
+
+
+def test_loop_requests_batches_from_a_server_that_another_loop_has_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = DatasetPool.wait
+
+    def wait_after_a_restart(pool: DatasetPool) -> None:
+        monkeypatch.undo()  # only the first call
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until(lambda: not server.running)
+        server.revive(server.stops)
+        wait(pool)
+
+    with DALIServer(affine(), num_workers=1, restart="on-failure", timeout=PATIENCE_S) as server:
+        monkeypatch.setattr(DatasetPool, "wait", wait_after_a_restart)
+        loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4)
+        assert [index for batch in loader for index in check_affine(*batch)] == list(range(64))
+        assert server.stats().restarts == 1
 
 
 def test_output_of_a_dataset_appears_and_blocks_nothing(capfd: pytest.CaptureFixture[str]) -> None:

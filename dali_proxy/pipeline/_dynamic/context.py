@@ -95,17 +95,17 @@ class _DefaultPool:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._pool: ThreadPool | None = None
-        self._pid = 0
+        self._pools: dict[int, ThreadPool] = {}  # by process: threads don't survive a fork
 
     def get(self) -> ThreadPool:
-        if self._pool is None or self._pid != os.getpid():  # threads don't survive a fork
-            self._pool, self._pid = ThreadPool(get_num_threads()), os.getpid()
-        return self._pool
+        process = os.getpid()
+        # Of threads that come at the same time, all get the pool of the first one; the others are dropped.
+        return self._pools.get(process) or self._pools.setdefault(process, ThreadPool(get_num_threads()))
 
     def set(self, number: int | None) -> None:
-        pool, self._pool, self.number = self._pool, None, number
-        if pool is not None and self._pid == os.getpid():
+        self.number = number
+        pool = self._pools.pop(os.getpid(), None)
+        if pool is not None:
             pool.close()
 
 

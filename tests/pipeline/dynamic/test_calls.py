@@ -6,16 +6,19 @@ import itertools
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from dali_proxy.pipeline._dynamic import context
 from dali_proxy.pipeline._executor.executor import Executor
 from pipeline import dynamic, fn, pipeline_def
 from pipeline.errors import GraphError, InputError, OperatorError, PipelineError
 from tests.clips import Clips, number_of
+from tests.waiting import PATIENCE_S
 
 IMAGES = [np.random.default_rng(n).integers(0, 255, (20 + n, 30, 3), dtype=np.uint8) for n in range(3)]
 
@@ -204,6 +207,28 @@ def test_number_of_threads_is_checked() -> None:
         with pytest.raises(GraphError, match="number of threads"):
             dynamic.set_num_threads(wrong)
     assert dynamic.get_num_threads() == 2
+
+
+def test_threads_that_come_at_the_same_time_share_the_default_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_are_inside, first_is_back = threading.Barrier(2), threading.Event()
+    pool = context._DefaultPool()
+
+    def number() -> int:
+        if both_are_inside.wait(PATIENCE_S):
+            first_is_back.wait(PATIENCE_S)
+        return 1
+
+    def get(_: int) -> context.ThreadPool:
+        found = pool.get()
+        first_is_back.set()
+        return found
+
+    monkeypatch.setattr(context, "get_num_threads", number)
+    with ThreadPoolExecutor(2) as executor:
+        one, other = executor.map(get, range(2))
+    assert one is other
+    assert one.threads.run(lambda index: None, 2) == []
+    pool.set(None)
 
 
 def test_readers_iterate_over_epochs(tmp_path: Path) -> None:

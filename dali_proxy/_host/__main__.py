@@ -44,7 +44,10 @@ def main() -> int:
     keep_freed_memory()
     _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
-    received = control.receive(timeout=60)
+    try:
+        received = control.receive(timeout=60)
+    except ChannelClosedError:  # the parent ended while this process started
+        return 1
     start = received.message
     if isinstance(start, Serve):
         return _serve_jobs(start, read_bytes(received.fds[0], start.description_nbytes), control)

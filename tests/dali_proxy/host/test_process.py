@@ -18,6 +18,7 @@ from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer
 from dali_proxy._host import HostOptions, ProcessHost
+from dali_proxy._host.process import open_process
 from dali_proxy.errors import ProxyError, ServerDiedError
 from dali_proxy.pipeline._definition.serializing import serialize_for_host
 from pipeline import Pipeline, fn
@@ -160,6 +161,13 @@ def test_host_started_by_hand_explains_itself() -> None:
     )
     assert run.returncode == 2
     assert "DALIServer" in run.stderr
+
+
+def test_host_whose_parent_ends_first_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    process, control = open_process(str(tmp_path))
+    control.close()
+    assert process.wait(PATIENCE_S) == 1
+    assert not capfd.readouterr().err
 
 
 def test_host_has_its_own_session(options: HostOptions) -> None:

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import xxhash
 from dali_proxy.pipeline._cache.functions import describe_function
 from dali_proxy.pipeline._native import find_compiled
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
+from dali_proxy.pipeline.types import DALIDataType
 
 if TYPE_CHECKING:
     from dali_proxy.pipeline._concurrency.thread_pool import ThreadPool
@@ -93,8 +95,7 @@ def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: T
 
     The secret of the cache, `seed`, makes it hard to make data with the key of other data.
     """
-    kinds = [(str(each.table().dtype), each.ndim, each.layout()) for each in inputs]
-    prefix = hashlib.blake2b(part + repr(kinds).encode(), digest_size=12).digest()
+    prefix = _prefix(part, *[(each.dtype, each.ndim, each.layout()) for each in inputs])
     only = inputs[0] if len(inputs) == 1 and inputs[0].ndim == 1 else None
     hash_of: Callable[[int], bytes]
     if only is not None:
@@ -123,6 +124,13 @@ def sample_keys(part: bytes, inputs: Sequence[TensorListCPU], seed: int, pool: T
 
     pool.run_ranges(hash_range, count, _GROUP)
     return keys
+
+
+@lru_cache
+def _prefix(part: bytes, *kinds: tuple[DALIDataType, int, str]) -> bytes:
+    """Return what the keys of a part's samples begin with, for inputs of a dtype, number of dimensions and layout."""
+    described = [(dtype.name, ndim, layout) for dtype, ndim, layout in kinds]
+    return hashlib.blake2b(part + repr(described).encode(), digest_size=12).digest()
 
 
 def _flat(array: Array) -> Any:

@@ -109,7 +109,9 @@ def _leaves(scope: Scope, fuse: bool) -> list[Step]:
     """Return a step for each operator, or for the chain."""
     operators = [scope.operators[node.index] for node in scope.planned.nodes]
     if isinstance(scope.planned, SampleStep):
-        return [ChainStep(scope.planned, operators)]
+        count = len(scope.planned.decoders)
+        decoders = [OperatorStep(operator, scope.kernels) for operator in operators[:count]]
+        return [*decoders, ChainStep(scope.planned, operators[count:])]
     steps: list[Step] = []
     for operator in operators:
         if isinstance(operator, ExternalSource):

@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks.cache epochs``, ``disk``, ``gpu``, ``jobs`` or ``policies``."""
+"""The command line: ``python -m benchmarks.cache epochs``, ``misses``, ``disk``, ``gpu``, ``jobs`` or ``policies``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from benchmarks.cache.epochs import PIPELINES, measure_epochs
 from benchmarks.cache.files import KINDS
 from benchmarks.cache.gpu_epochs import ON_GPU, measure_on_gpu
 from benchmarks.cache.jobs import VARIANTS, measure_jobs, run_job
+from benchmarks.cache.misses import measure_misses
 from benchmarks.cache.policies import measure_policies
 
 
 def main() -> int:
     """Measure, and print the figures as JSON."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.cache", description=__doc__)
-    made.add_argument("what", choices=("epochs", "disk", "gpu", "jobs", "policies", "job"))
+    made.add_argument("what", choices=("epochs", "misses", "disk", "gpu", "jobs", "policies", "job"))
     made.add_argument("--kinds", nargs="+", choices=(*KINDS, "video"), help="kinds of files")
     made.add_argument("--pipelines", nargs="+", choices=tuple(PIPELINES), default=list(PIPELINES), help="pipelines")
     made.add_argument("--files", type=int, default=256, help="number of files; an eighth of it for 4k")
-    made.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
+    made.add_argument("--rounds", type=int, default=5, help="rounds of each measurement; pairs of misses")
     made.add_argument("--jobs", type=int, default=4, help="number of jobs")
     made.add_argument("--epochs", type=int, default=4, help="epochs of each job")
     made.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="kinds of jobs")
@@ -46,6 +47,11 @@ def main() -> int:
         count = max(options.files // (8 if kind == "4k" else 1), 1)
         if options.what == "jobs":
             results.append(measure_jobs(kind, count, options.jobs, options.epochs, options.rounds, options.variants))
+            continue
+        if options.what == "misses":
+            results += [
+                measure_misses(kind, name, count, options.rounds) for name in options.pipelines if name != "files"
+            ]
             continue
         measure = measure_disk if options.what == "disk" else measure_epochs
         results += [measure(kind, name, count, options.rounds) for name in options.pipelines]

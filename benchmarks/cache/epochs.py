@@ -97,7 +97,6 @@ def _measure(name: str, files: Sequence[Bytes], others: Sequence[Bytes], rounds:
         "bytes in the cache": round(nbytes),
         "microseconds": {key: round(statistics.median(each)) for key, each in times.items()},
         "speed of the second epoch": round(statistics.median(plain / second for plain, _, second, *_ in rows), 2),
-        "cost of a miss": round(statistics.median(first / plain - 1 for plain, first, *_ in rows), 3),
         "beside torch with a cache": round(statistics.median(row[4] / row[2] for row in rows), 2),
     }
 

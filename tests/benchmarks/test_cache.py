@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.cache import files
 from benchmarks.cache.epochs import PIPELINES, measure_epochs
+from benchmarks.cache.misses import measure_misses
 from benchmarks.cache.policies import POLICIES, hit_rate
 
 
@@ -22,3 +23,11 @@ def test_epochs_are_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     figures = measure_epochs("small", name, 4, 1)
     assert figures["bytes in the cache"] > 256 * 256 * 3
     assert min(figures["microseconds"].values()) > 0
+
+
+@pytest.mark.parametrize("name", ["whole", "resized"])
+def test_misses_are_misses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(files.KINDS, "small", ((256, 300), ".jpg", []))
+    figures = measure_misses("small", name, 4, 1, batch=6)
+    assert figures["misses"] == figures["values"] == 6 * 6
+    assert min(figures["microseconds"]) > 0

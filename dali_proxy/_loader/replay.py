@@ -58,6 +58,9 @@ def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None)
             f"replay: the state is that of rank {state.rank}, and the pipeline has no seed: the seed that it drew for "
             f"rank {server.endpoint.rank} isn't known. Create it with seed=..., for training too"
         )
+    missing = ArgumentValueError(f"replay: epoch {state.epoch} has no batch {batch}")
+    if batch > state.batches and Generators(loader).only_torch and batch >= len(loader):
+        raise missing
     skipped = 0
     if state.sampler is None:
         state = replace(state, batches=batch, done=[])
@@ -84,7 +87,7 @@ def replay(loader: Any, state_dict: Mapping[str, Any], batch: int | None = None)
             assert numbered is not None
             drawn = tuple(_draws(server, placeholders))
             return ReplayedBatch(numbered.epoch, numbered.batch, numbered.indices, data, drawn)
-    raise ArgumentValueError(f"replay: epoch {state.epoch} has no batch {batch}")
+    raise missing
 
 
 def _draws(server: Any, placeholders: Any) -> Iterator[Draw]:

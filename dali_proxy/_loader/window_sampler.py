@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from numbers import Integral
 from typing import Any, ClassVar
 
 from dali_proxy._loader.packing_plan import split_batches
@@ -34,8 +35,8 @@ class WindowSampler(RankBatchSampler):
     def __init__(self, ranks: int | None, rank: int | None, world_size: int | None, **numbers: int | None) -> None:
         super().__init__(rank, world_size)
         for name, number in (*numbers.items(), ("ranks", ranks)):
-            if number is not None and number < 1:
-                raise ArgumentValueError(f"{name} must be 1 or more, not {number}")
+            if number is not None and not (isinstance(number, Integral) and number >= 1):
+                raise ArgumentValueError(f"{name} must be a whole number, 1 or more, not {number!r}")
         self._ranks = ranks
         self._position = 0  # batches of the epoch that all ranks have drawn
         self._place_of_window: dict[str, Any] = dict(self._beginning)  # of the window with the next batch

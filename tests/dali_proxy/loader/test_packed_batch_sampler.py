@@ -135,8 +135,9 @@ def test_long_sample_is_an_error_that_names_it() -> None:
         ({"lengths": [[1]]}, r"lengths must be numbers of shape \(N,\)"),
         ({"costs": [1, 2]}, "there are 6000 lengths, but costs of 2 samples"),
         ({"costs": [float("nan")] * 6000}, "costs must be numbers"),
-        ({"tokens": 0}, "tokens must be 1 or more"),
-        ({"window": 0}, "window must be 1 or more"),
+        ({"tokens": 0}, "tokens must be a whole number, 1 or more, not 0"),
+        ({"tokens": 4.5}, r"tokens must be a whole number, 1 or more, not 4\.5"),
+        ({"window": 0}, "window must be a whole number, 1 or more, not 0"),
     ],
 )
 def test_wrong_arguments_are_errors(options: dict[str, Any], message: str) -> None:

@@ -95,8 +95,8 @@ class DataLoader(LoaderOptions):
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
         ArgumentTypeError: the first argument isn't a server, or its servers in a cluster can't read the dataset.
-        ArgumentValueError: the server reads the dataset, and `prefetch_factor` is less than 1; or the folder of
-            `sample_log` doesn't exist.
+        ArgumentValueError: the server reads the dataset, and `prefetch_factor` is less than 1; or `num_workers` is
+            "auto"; or `sample_log` is a folder, or in one that doesn't exist.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
@@ -142,6 +142,11 @@ class DataLoader(LoaderOptions):
             known = {*inspect.signature(DataLoader).parameters, *_OF_TORCH.parameters}
             hints = "".join(did_you_mean(name, sorted(known)) for name in kwargs.keys() - known)
             raise TypeError(f"DataLoader {error}{hints}") from None
+        if options.get("num_workers") == "auto":
+            raise ArgumentValueError(
+                'DataLoader: num_workers must be a number. "auto" is for the server, DALIServer(..., '
+                'num_workers="auto"), and for loaders without num_workers'
+            )
         self._default_workers: int | None = None  # if the user passes no number
         chooses = dali_server.num_workers != "auto" or "num_workers" not in options
         self._reads_in_server = dali_server.reads_datasets and kind_of(dataset) == "map" and chooses

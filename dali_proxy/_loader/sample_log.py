@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dali_proxy._loader.batches import NumberedIndices
-from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentValueError
+from dali_proxy.pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
 #: The epoch of a batch, and its number in the epoch.
 Batch = tuple[int, int]
@@ -118,11 +118,16 @@ def check_sample_log(path: str | Path | None) -> str | None:
     """Return the absolute path of a log; None for no log.
 
     Raises:
-        ArgumentValueError: its folder doesn't exist.
+        ArgumentTypeError: it isn't a path.
+        ArgumentValueError: it is a folder, or its folder doesn't exist.
     """
     if path is None:
         return None
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentTypeError(f"DataLoader: sample_log must be a path, not {type(path).__name__}")
     path = os.path.abspath(path)
+    if os.path.isdir(path):
+        raise ArgumentValueError(f"DataLoader: sample_log={path!r} is a folder")
     if not os.path.isdir(os.path.dirname(path)):
         raise ArgumentValueError(f"DataLoader: sample_log={path!r} is in a folder that doesn't exist")
     return path

@@ -455,6 +455,8 @@ def test_arguments_are_those_of_torch(server: DALIServer) -> None:
         DataLoader(dataset, batch_size=4)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="needs a dataset"):
         DataLoader(server, batch_size=4)
+    with pytest.raises(ValueError, match=r'num_workers must be a number\. "auto" is for the server'):
+        DataLoader(server, dataset, num_workers="auto")
     loader = DataLoader(server, dataset, 4, False, SequentialSampler(dataset))
     assert (loader.batch_size, loader.num_workers) == (4, 0)
 

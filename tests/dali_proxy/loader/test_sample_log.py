@@ -13,7 +13,7 @@ import torch
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._loader.batches import NumberedIndices
 from dali_proxy._loader.sample_log import SampleLog
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from tests.dali_proxy.indexed import IndexDataset, RaisingDataset, noisy
 
 
@@ -43,6 +43,10 @@ def test_batches_that_the_loop_gets_are_logged(tmp_path: Path) -> None:
         assert len(lines_of(path)) == 8
         with pytest.raises(ArgumentValueError, match=r"sample_log=.*is in a folder that doesn't exist"):
             DataLoader(server, IndexDataset(10, server.proxy), sample_log=tmp_path / "missing" / "log")
+        with pytest.raises(ArgumentValueError, match=r"sample_log=.* is a folder"):
+            DataLoader(server, IndexDataset(10, server.proxy), sample_log=tmp_path)
+        with pytest.raises(ArgumentTypeError, match="sample_log must be a path, not int"):
+            DataLoader(server, IndexDataset(10, server.proxy), sample_log=5)  # type: ignore[arg-type]
 
 
 def test_indices_of_any_kind_are_logged(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ GOAL = 1.3
 
 REASONS = {
     "jpeg-small": "libjpeg-turbo takes two thirds of our processor time, and all these loaders decode with it.",
-    "jpeg-large": "libjpeg-turbo takes three quarters of our processor time, and all these loaders decode with it.",
+    "jpeg-large": "libjpeg-turbo takes three quarters of our processor time, and all these loaders decode with it.\n"
+    "The rates of SPDL are too high: up to six of its batches were computed before the clock started. [By processor\n"
+    "time](../benchmarks/results/2026-11-29-decoded-ranges.md), a sample costs SPDL 1.2 times as much as dali-proxy.",
     "views": "Decoding and blurring take half of our processor time, with the libraries that other loaders use, too.",
     "detection": "libjpeg-turbo takes two thirds of our processor time, and all these loaders decode with it.",
     "segmentation": "libjpeg-turbo takes two fifths of our processor time, as in the other loaders, and PNG a sixth.",
@@ -73,9 +75,9 @@ Two costs are the same for all kinds of data:
   [your own function](howto/own-operators.md#all-cores) imports torch, the server does, too, and takes three times as
   long.
 - *Memory*: the server itself has 30 MiB besides the libraries. The rest are batches on their way: results wait as
-  normalised float32, with four times the bytes of the uint8 images that the other loaders normalise in the training,
-  and all decoded images of a batch wait for the next operator, up to 130 MiB with images of 3 megapixels. A smaller
-  `batch_size` and a `prefetch_factor` of 1 help.
+  normalised float32, with four times the bytes of the uint8 images that the other loaders normalise in the training.
+  Decoded images that an output, or an operator on whole batches, reads wait for it, too, up to 130 MiB with images of
+  3 megapixels. A smaller `batch_size` and a `prefetch_factor` of 1 help.
 """
 
 LOADERS = """

@@ -111,8 +111,10 @@ class _Walk:
                 self.add(tuple(map(_listed, reduced)))
             elif _is_installed(module := _whichmodule(value, reduced)):  # a pickle would have only its name
                 self._note(module, reduced, _version(module))
-            else:
-                self.add(value.__wrapped__)  # such as that of `functools.cache`
+            elif _is_installed(type(value).__module__):  # it may hide a function, as that of `functools.cache`
+                self.add(value.__wrapped__)
+            else:  # a class of the user, which says that the name suffices
+                self._note(module, reduced)
 
     def _add_all(self, values: Any) -> None:
         self._note(len(values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -39,20 +39,8 @@ class BatchStep(PlannedStep):
     """Operators that process a whole batch."""
 
 
-@dataclass(frozen=True)
 class SampleStep(PlannedStep):
-    """A chain of operators that the threads of the pool run sample by sample.
-
-    Attributes:
-        decoders: decoders of images that nothing but the chain reads; the first nodes.
-    """
-
-    decoders: tuple[GraphNode, ...] = ()
-
-    @property
-    def chain(self) -> tuple[GraphNode, ...]:
-        """The operators of the chain."""
-        return self.nodes[len(self.decoders) :]
+    """A chain of operators that the threads of the pool run sample by sample."""
 
 
 @dataclass(frozen=True)
@@ -240,34 +228,7 @@ def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]
                 if not inputs[reader] and not arguments[reader] and reader not in placed:
                     placed.add(reader)  # once
                     (samples if reader in on_samples else batch).append(reader)
-    return tuple(_with_decoders(steps, reads))
-
-
-def _with_decoders(steps: Sequence[PlannedStep], reads: _Reads) -> Iterator[PlannedStep]:
-    """Let decoders of images begin the chain behind them, if nothing else reads the images."""
-    before: PlannedStep | None = None
-    for step in steps:
-        if before is not None and isinstance(step, SampleStep):
-            decoders = tuple(node for node in before.nodes if _is_read_by(step.nodes, node, reads))
-            if decoders:
-                others = tuple(node for node in before.nodes if node not in decoders)
-                before = BatchStep(others, _results(others, reads)) if others else None
-                step = SampleStep((*decoders, *step.nodes), step.results, decoders)
-        if before is not None:
-            yield before
-        before = step
-    if before is not None:
-        yield before
-
-
-def _is_read_by(chain: Sequence[GraphNode], node: GraphNode, reads: _Reads) -> bool:
-    """Return whether a node decodes all images of a batch on the CPU, for the first inputs of these nodes only."""
-    if node.schema.role is not Role.IMAGE_DECODER or node.device != "cpu" or node.branch:
-        return False
-    firsts = {each.index for each in chain if Edge(node.index) in each.inputs[:1] and not each.schema.merges}
-    others = {each.index for each in chain if Edge(node.index) in each.sources[1:]}
-    readers = {reader for _, reader in reads.get(node.index, ())}
-    return bool(readers) and readers <= firsts - others
+    return tuple(steps)
 
 
 def _gpu_steps(nodes: Iterable[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]:

@@ -47,9 +47,7 @@ def explain(graph: Graph, executor: Executor | None = None) -> str:
             if isinstance(step, PartStep):
                 lines.append(f"  {' -> '.join(names)}; only for samples that aren't in the cache")
             elif isinstance(step, SampleStep):
-                decoders, chain = names[: len(step.decoders)], names[len(step.decoders) :]
-                lines += [f"  {name}" for name in decoders]
-                lines.append(f"  {' -> '.join(chain)}; sample by sample on the threads")
+                lines.append(f"  {' -> '.join(names)}; sample by sample on the threads")
             else:
                 lines += [f"  {name}" for name in names]
         if executor is not None:

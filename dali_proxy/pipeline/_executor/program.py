@@ -109,9 +109,7 @@ def _leaves(scope: Scope, fuse: bool) -> list[Step]:
     """Return a step for each operator, or for the chain."""
     operators = [scope.operators[node.index] for node in scope.planned.nodes]
     if isinstance(scope.planned, SampleStep):
-        count = len(scope.planned.decoders)
-        decoders = [OperatorStep(operator, scope.kernels) for operator in operators[:count]]
-        return [*decoders, ChainStep(scope.planned, operators[count:])]
+        return [ChainStep(scope.planned, operators)]
     steps: list[Step] = []
     for operator in operators:
         if isinstance(operator, ExternalSource):

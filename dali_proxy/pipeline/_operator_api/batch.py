@@ -183,6 +183,15 @@ class Batch:
         """Return a context that records the span of work on some samples, if there is a trace."""
         return nullcontext() if self.trace is None else self.trace.range(f"samples {first} to {last}", self.number)
 
+    def traced_ranges(self, task: Callable[[int, int], object]) -> Callable[[int, int], None]:
+        """Return a task for ranges of samples that records the span of each."""
+
+        def traced(begin: int, end: int) -> None:
+            with self.traced(begin, end - 1):
+                task(begin, end)
+
+        return traced
+
     def arguments(self, node: GraphNode) -> Arguments:
         """Return the arguments of a node for this batch."""
         values: dict[str, TensorListCPU] = {}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_proxy.pipeline._compiler.rules.decoded_ranges import decode_ranges
 from dali_proxy.pipeline._compiler.rules.equal_operators import stack_equal_operators
 from dali_proxy.pipeline._compiler.rules.fused_images import fuse_images
 from dali_proxy.pipeline._compiler.rules.joint_draws import join_draws
@@ -22,7 +21,7 @@ from dali_proxy.pipeline._compiler.steps.fast_paths import FastPaths
 from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
 from dali_proxy.pipeline._executor import program
 from dali_proxy.pipeline._graph.selecting import select
-from pipeline import Pipeline, fn, types
+from pipeline import Pipeline, fn
 from pipeline.auto_aug.core.magnitudes import take
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
@@ -158,15 +157,3 @@ def test_fused_steps_come_behind_the_inputs_of_all_members() -> None:
         alone[0].nodes[0], first[0].nodes[0], last[0].nodes[0],
     ]  # fmt: skip
     assert replaced(alone, scope, []) == alone
-
-
-def test_decoders_and_the_chain_that_reads_them_are_one_step() -> None:
-    def define(files: Any) -> Any:
-        small = fn.flip(fn.resize(fn.decoders.image(files), size=(8, 8)))
-        returned = fn.decoders.image(files, output_type=types.GRAY)
-        return small, fn.flip(returned), returned
-
-    (apart,) = steps(define, on_gpu=False)
-    assert apart == ["external_source", "decoders.image", "decoders.image", "resize flip flip"]
-    (together,) = steps(define, decode_ranges, on_gpu=False)
-    assert together == ["external_source", "decoders.image", "decoded ranges(decoders.image, resize flip flip)"]

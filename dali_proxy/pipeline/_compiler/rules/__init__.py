@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dali_proxy.pipeline._compiler.rules.decoded_ranges import decode_ranges
 from dali_proxy.pipeline._compiler.rules.equal_operators import stack_equal_operators
 from dali_proxy.pipeline._compiler.rules.fused_images import fuse_images
 from dali_proxy.pipeline._compiler.rules.joint_draws import join_draws
@@ -16,7 +15,6 @@ __all__ = ["RULES"]
 #: The rules in order.
 RULES = (
     fuse_images,
-    decode_ranges,
     join_draws,
     join_uploads,
     postpone_rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,14 @@ from dali_proxy.pipeline._arrays import Bools, Float32s, Float64s, Int64s
 from dali_proxy.pipeline._compiler.rules.scope import Scope, replaced
 from dali_proxy.pipeline._compiler.steps.chain import ChainStep
 from dali_proxy.pipeline._compiler.steps.step import FusedStep, Step
-from dali_proxy.pipeline._concurrency.cost import charged
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._imaging.native import compiled
 from dali_proxy.pipeline._imaging.resample import MOST_PIXELS
-from dali_proxy.pipeline._kernels.samples import Samples
 from dali_proxy.pipeline._operator_api.batch import Batch
 from dali_proxy.pipeline._operators.geometry.crop_mirror_normalize import CropMirrorNormalizeCpu
 from dali_proxy.pipeline._operators.geometry.resize import ResizeCpu
 from dali_proxy.pipeline.errors import PipelineError
-from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
+from dali_proxy.pipeline.tensors.cpu import TensorListCPU
 
 # Images per call: enough to keep Python's overhead small, yet few enough that no thread waits long for the last call.
 _IMAGES = 4
@@ -80,10 +78,6 @@ class ImageBatch:
             and (extents <= np.array([height, width]) * _MOST_SHRINKING).all()
         )
 
-    def place(self, begin: int, end: int, pointers: Int64s) -> None:
-        """Set the addresses of images `begin` to `end`, which are known later than the others' shapes."""
-        self._images[begin:end, 0] = pointers
-
     def make(self, out: Float32s, begin: int, end: int) -> None:
         """Compute results `begin` to `end` into `out`, C-contiguous (N, C, height, width), without the GIL."""
         assert compiled is not None
@@ -105,35 +99,23 @@ class FusedImages(FusedStep):
         (self._result,) = chain.results
 
     def run_as_one(self, batch: Batch) -> bool:
-        images = self.begin(batch)
-        if images is None:
-            return False
-        batch.pool.run_ranges(images.run_range, batch.size, _IMAGES)
-        images.publish()
-        return True
-
-    def run_charged(self, batch: Batch) -> None:
-        self.run(batch)  # which charges the operators
-
-    def begin(self, batch: Batch) -> FusedBatch | None:
-        """Prepare the operators for a batch; None if it can't be computed by the compiled loop."""
         data = batch.values[self._resizer.node.inputs[0]]
         if not isinstance(data, TensorListCPU) or data.layout() not in ("", "HWC"):
-            return None
+            return False
         table = data.table()
         shapes = table.shapes
         if table.dtype != np.uint8 or shapes.shape[1] != 3 or not shapes.all() or np.ptp(shapes[:, 2]):
-            return None
+            return False
         try:
             resized = self._resizer.resolve(batch, shapes[:, :2])
             if resized is None:
-                return None
+                return False
             size: tuple[int, int] = tuple(resized.size[0].tolist())
             normalization = self._normalizer.resolve(batch, (*size, int(shapes[0, 2])))
         except PipelineError:
-            return None
+            return False
         if normalization is None:
-            return None
+            return False
         images = ImageBatch(
             table.pointers,
             shapes,
@@ -145,29 +127,16 @@ class FusedImages(FusedStep):
             scale=normalization.scale,
             bias=normalization.bias,
         )
-        return FusedBatch(batch, self._result, images, table) if images.fits() else None
+        if not images.fits():
+            return False
+        array, owner = batch.allocate(self._result, images.shape, np.dtype(np.float32))
 
-
-class FusedBatch:
-    """The images of one batch, and the memory of their results. It is a `SampleWork`."""
-
-    def __init__(self, batch: Batch, result: Edge, images: ImageBatch, table: Samples) -> None:
-        self._batch, self._result, self._images, self._table = batch, result, images, table
-        self._array, self._owner = batch.allocate(result, images.shape, np.dtype(np.float32))
-
-    def run_range(self, begin: int, end: int, borrowed: Sequence[Array] = ()) -> None:
-        """Compute samples `begin` to `end`; see `SampleWork`."""
-        if borrowed:
-            self._images.place(begin, end, self._table.pointers[begin:end])
-        batch = self._batch
-        with charged(batch.costs, self._result.node), batch.traced(begin, end - 1):
-            self._images.make(self._array, begin, end)
-
-    def publish(self) -> None:
-        """Add the results to the batch."""
-        result = TensorListCPU.from_dense(self._array, "CHW")
-        result.owner = self._owner
-        self._batch.keep(self._result, result)
+        make = partial(images.make, array)
+        batch.pool.run_ranges(make if batch.trace is None else batch.traced_ranges(make), batch.size, _IMAGES)
+        result = TensorListCPU.from_dense(array, "CHW")
+        result.owner = owner
+        batch.keep(self._result, result)
+        return True
 
 
 def fuse_images(steps: list[Step], scope: Scope) -> list[Step]:

@@ -20,7 +20,7 @@ from dali_proxy.pipeline._cache.memory_tier import Entry
 from dali_proxy.pipeline._cache.value_cache import ValueCache, contiguous
 from dali_proxy.pipeline._compiler.plan import PartStep
 from dali_proxy.pipeline._compiler.steps.step import Step
-from dali_proxy.pipeline._concurrency.cost import spent
+from dali_proxy.pipeline._concurrency.cost import charged, spent
 from dali_proxy.pipeline._graph.graph import Edge
 from dali_proxy.pipeline._ipc.block_allocator import Block
 from dali_proxy.pipeline._kernels.samples import Samples
@@ -209,7 +209,9 @@ class CachedStep(Step):
     def _compute(self, batch: Batch) -> None:
         begun = spent()
         for step in self._computing:
-            step.run_charged(batch)
+            measured = batch.costs if len(step.units) == 1 else None  # a chain measures its operators
+            with charged(measured, step.nodes[0].index):
+                step.run(batch)
         self._computed_cost += spent().minus(begun).processor, batch.size
 
     def _value(

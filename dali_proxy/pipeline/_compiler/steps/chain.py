@@ -37,11 +37,11 @@ class ChainStep(Step):
     """Runs operators on the CPU one after another for each sample."""
 
     def __init__(self, planned: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
-        super().__init__(planned.chain)
+        super().__init__(planned.nodes)
         self.units = tuple([(node,) for node in self.nodes])
         self.operators = tuple(operators)
         self.results = planned.results
-        self._members = {node.index for node in self.nodes}
+        self._members = {node.index for node in planned.nodes}
         results = {edge.node for edge in planned.results}
         readers: dict[int, list[SampleOperator[Any]]] = {}
         for operator in operators:
@@ -68,7 +68,7 @@ class ChainStep(Step):
         Raises:
             OperatorError: samples failed. Every sample was tried; `failures` lists the failed ones.
         """
-        chain = self.begin(batch)
+        chain = _ChainOfBatch(self, batch)
         if not (self._elementwise and chain.run_batch()):
             task = chain.run_sample if batch.trace is None or self._is_brief else chain.run_sample_traced
             is_due = batch.number % MEASURED_CHEAP == 0
@@ -82,17 +82,6 @@ class ChainStep(Step):
                 elapsed = time.perf_counter_ns() - started
                 self._learn(here, spent().minus(begin).processor, elapsed, batch.size)
         chain.publish()
-
-    def begin(self, batch: Batch) -> ChainOfBatch:
-        """Prepare the operators for a batch.
-
-        Raises:
-            OperatorError: arguments are invalid.
-        """
-        return ChainOfBatch(self, batch)
-
-    def run_charged(self, batch: Batch) -> None:
-        self.run(batch)  # which charges each operator
 
     def _learn(self, here: bool, processor: int, elapsed: int, size: int) -> None:
         """Choose the threads of the next batches, given the times of one batch in nanoseconds, and its size."""
@@ -159,11 +148,8 @@ _ABSENT = OutputSpec()
 _EMPTY = -1
 
 
-class ChainOfBatch:
-    """The chain, prepared for one batch: the states of its operators and the destinations of their outputs.
-
-    It is a `SampleWork`.
-    """
+class _ChainOfBatch:
+    """The chain, prepared for one batch: the states of its operators and the destinations of their outputs."""
 
     def __init__(self, chain: ChainStep, batch: Batch) -> None:
         self._batch = batch
@@ -268,18 +254,6 @@ class ChainOfBatch:
             if link.out is not None and arrays[edge] is not link.out:
                 link.out[...] = arrays[edge]
         return True
-
-    def run_range(self, begin: int, end: int, borrowed: Sequence[Array] = ()) -> None:
-        """Compute samples `begin` to `end`; see `SampleWork`."""
-        run = self.run_sample if self._batch.trace is None else self.run_sample_traced
-        for sample in range(begin, end):
-            run(sample)
-        for link in self._links if borrowed and self._ragged else ():
-            for samples in [result.samples for result in link.results if result.samples is not None]:
-                for sample in range(begin, end):
-                    index = sample if link.indices is None else link.indices[sample]
-                    if index >= 0 and any(np.may_share_memory(samples[index], memory) for memory in borrowed):
-                        samples[index] = samples[index].copy()
 
     def run_sample_traced(self, sample: int) -> None:
         """Call `run_sample`, and record its time and thread in the trace."""

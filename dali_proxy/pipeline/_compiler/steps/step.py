@@ -51,14 +51,6 @@ class Step(ABC):
             OperatorError: an operator failed.
         """
 
-    def run_charged(self, batch: Batch) -> None:
-        """Run the step. If units are measured, charge its only one; a step of several units charges them itself."""
-        if batch.costs is None or len(self.units) > 1:
-            self.run(batch)
-        else:
-            with batch.costs.charge(self.nodes[0].index):
-                self.run(batch)
-
     def leaves(self) -> Iterator[Step]:
         """Return the steps of single operators and of chains."""
         yield self
@@ -136,8 +128,13 @@ class Steps(Step):
         self.units = tuple([unit for step in steps for unit in step.units])
 
     def run(self, batch: Batch) -> None:
-        for step in self.steps:
-            step.run_charged(batch)
+        if batch.costs is None or len(self.steps) == 1:  # a chain measures its operators
+            for step in self.steps:
+                step.run(batch)
+        else:
+            for step in self.steps:
+                with batch.costs.charge(step.nodes[0].index):
+                    step.run(batch)
         for edge in self._dead:
             batch.outputs.pop(edge, None)
 

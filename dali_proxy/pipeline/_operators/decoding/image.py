@@ -29,9 +29,7 @@ from dali_proxy.pipeline._operator_api.traits import Traits
 from dali_proxy.pipeline._operator_api.upload import upload
 from dali_proxy.pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, channels_of, decoding_options
 from dali_proxy.pipeline._operators.decoding.image_batches import (
-    ImageDecoding,
     allocate_images,
-    are_plausible,
     decode_images,
     encoded_batch,
     regions_of,
@@ -122,54 +120,16 @@ class ImageDecoder(BatchOperator):
         )
         return [TensorListCPU(images, "HWC") if output is None else output]
 
-    def begin(
-        self, batch: Batch, inputs: Sequence[Any], warn: Callable[[Batch, int, str], object]
-    ) -> tuple[ImageDecoding, Int64s] | None:
-        """Return what decodes the images of a batch one by one, and their shapes, (N, 3); None if these are unknown.
-
-        Args:
-            batch: the batch.
-            inputs: as for `run`.
-            warn: gets the batch, the position and the text of each warning.
-
-        Raises:
-            OperatorError: windows aren't inside of their images.
-        """
-        encoded = encoded_batch(inputs[0])
-        regions = regions_of(self.node, batch, encoded, inputs[1:])
-        has_shapes = regions is not None or not self._options["palette_indices"]
-        shapes = self._shapes(encoded, regions) if has_shapes else None
-        if shapes is None or not are_plausible(shapes, self.dtype):
-            return None
-        return ImageDecoding(batch, encoded, regions, self._options, self._limit, warn), shapes
-
-    @property
-    def warnings(self) -> ImageWarnings:
-        """Shows warnings of images."""
-        return self._warnings
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the pixels."""
-        return np.dtype(self._options["dtype"])
-
     def _allocate(self, batch: Batch, encoded: EncodedBatch, regions: Int64s | None) -> TensorListCPU | None:
         """Return memory for the images of a batch; None if their sizes are unknown or implausible."""
-        known = regions is not None or self._takes_memory(batch, encoded)
-        shapes = self._shapes(encoded, regions) if known else None
-        if shapes is None:
-            return None
-        for_gpu = self._reading_gpu is not None
-        return allocate_images(batch, self.node, shapes, self.dtype, self._buffers, for_gpu)
-
-    def _shapes(self, encoded: EncodedBatch, regions: Int64s | None) -> Int64s | None:
-        """Return the shapes of the images after decoding, (N, 3); None if some are unknown."""
-        if self._channels is None:
+        if self._channels is None or (regions is None and not self._takes_memory(batch, encoded)):
             return None
         extents = shown_sizes(encoded, self._options["adjust_orientation"]) if regions is None else regions[:, 2:]
         if (extents <= 0).any():
             return None
-        return np.column_stack([extents, np.full(len(extents), self._channels)])
+        shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
+        dtype, for_gpu = np.dtype(self._options["dtype"]), self._reading_gpu is not None
+        return allocate_images(batch, self.node, shapes, dtype, self._buffers, for_gpu)
 
     def _takes_memory(self, batch: Batch, encoded: EncodedBatch) -> bool:
         """Return whether full images are decoded to given memory: if they are JPEGs, or if a cache keeps them."""

@@ -26,11 +26,11 @@ from dali_proxy.pipeline._operators.geometry.windows import inside
 from dali_proxy.pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from dali_proxy.pipeline.tensors.cpu import Array, TensorListCPU
 
-#: Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.
-MOST_IMAGES = 16
+# Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.
+_GROUP = 16
 # Largest height and width of an image that may be allocated in advance; the decoder refuses more.
 _LARGEST_EXTENT = 1 << 24
-# Size in bytes up to which memory is allocated for images before they are decoded: damaged headers may claim any size.
+# Size in bytes up to which memory is allocated for a batch before it is decoded: damaged headers may claim any size.
 _MOST_BYTES = 1 << 30
 _LAYOUT = "HWC"
 
@@ -65,11 +65,6 @@ def allocate_images(
     return batch.allocate_samples(Edge(node.index), shapes, dtype, "HWC", buffers, for_gpu)
 
 
-def are_plausible(shapes: Int64s, dtype: np.dtype[Any]) -> bool:
-    """Return whether memory may be allocated for each image alone, given the shapes (N, 3)."""
-    return bool(shapes.prod(axis=1, dtype=np.float64).max() * dtype.itemsize <= _MOST_BYTES)
-
-
 def decode_images(
     batch: Batch,
     encoded: EncodedBatch,
@@ -98,7 +93,8 @@ def decode_images(
     Raises:
         OperatorError: images can't be decoded; the error lists them.
     """
-    decoding = ImageDecoding(batch, encoded, regions, options, limit, warnings.show)
+    compiled = _are_usual(encoded, options, limit)
+    inside = _whole_images(encoded) if regions is None else regions
     images: dict[int, Array] = {}  # by position in the batch; with an output, only those of `decode`
     addresses = np.zeros(len(encoded), np.int64) if output is None else output.table().pointers
     failures: list[tuple[int, PipelineError]] = []
@@ -106,7 +102,7 @@ def decode_images(
     def allocate(samples: Sequence[int]) -> None:
         for sample in samples:
             with suppress(MemoryError):  # `decode` raises it again, for this sample
-                images[sample] = np.empty((*decoding.windows[sample, 2:].tolist(), 3), np.uint8)
+                images[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
                 addresses[sample] = images[sample].ctypes.data
 
     def decode_traced(begin: int, end: int) -> None:
@@ -116,10 +112,16 @@ def decode_images(
     def decode_range(begin: int, end: int) -> None:
         group = which[begin:end]
         if output is None:
-            allocate(group[decoding.is_usual[group]].tolist())
-        for sample in decoding.decode_usual(group, addresses[group]):
+            allocate(group[compiled[group]].tolist())
+        done = compiled[group] & (addresses[group] != 0)
+        some = group[done]
+        done[done] = decode_regions(encoded.pointers[some], encoded.lengths[some], inside[some], addresses[some])
+        for sample in group[~done].tolist():
+            window = None if regions is None or regions[sample, 0] < 0 else tuple(regions[sample].tolist())
+            target = None if output is None else output.samples[sample]
+            warn = partial(warnings.show, batch, sample)
             try:
-                images[sample] = decoding.decode(sample, None if output is None else output.samples[sample])
+                images[sample] = decode(encoded.arrays[sample], region=window, out=target, warn=warn, **options)
             except Exception as error:  # noqa: BLE001 - it belongs to the sample
                 pass_on_interrupt(error)
                 failures.append((sample, as_pipeline_error(error)))
@@ -128,69 +130,10 @@ def decode_images(
     if len(which) == 1 or batch.pool.num_threads == 1:
         decode_group(0, len(which))
     else:
-        batch.pool.run_ranges(decode_group, len(which), MOST_IMAGES)
+        batch.pool.run_ranges(decode_group, len(which), _GROUP)
     if failures:
         fail(sorted(failures, key=lambda failure: failure[0]))
     return [] if output is not None else [images[sample] for sample in which.tolist()]
-
-
-class ImageDecoding:
-    """Decodes the images of one batch, on any thread.
-
-    Args:
-        batch: the batch.
-        encoded: its images.
-        regions: windows of the images, as `regions_of` returns them; None for full images.
-        options: further arguments of `decode`.
-        limit: largest size of an image in bytes; see `image_limit`.
-        warn: gets the batch, the position and the text of each warning.
-
-    Attributes:
-        windows: (N, 4) windows to decode: first row and column, height and width.
-        is_usual: (N,) whether `decode_usual` may decode an image.
-    """
-
-    def __init__(
-        self,
-        batch: Batch,
-        encoded: EncodedBatch,
-        regions: Int64s | None,
-        options: Mapping[str, Any],
-        limit: float,
-        warn: Callable[[Batch, int, str], object],
-    ) -> None:
-        self._batch, self._encoded, self._regions, self._options = batch, encoded, regions, options
-        self._warn = warn
-        self.is_usual = _are_usual(encoded, options, limit)
-        self.windows = _whole_images(encoded) if regions is None else regions
-
-    def decode_usual(self, samples: Int64s, addresses: Int64s) -> list[int]:
-        """Decode the usual images among samples to memory at addresses, in one call without the GIL.
-
-        Args:
-            samples: (M,) positions in the batch.
-            addresses: (M,) of memory for the windows; 0 for samples without memory.
-
-        Returns:
-            The positions of the samples that `decode` must decode.
-        """
-        done = self.is_usual[samples] & (addresses != 0)
-        some, encoded = samples[done], self._encoded
-        windows = self.windows[some]
-        done[done] = decode_regions(encoded.pointers[some], encoded.lengths[some], windows, addresses[done])
-        rest: list[int] = samples[~done].tolist()
-        return rest
-
-    def decode(self, sample: int, out: Array | None) -> Array:
-        """Decode any image, to given memory or to new memory.
-
-        Raises:
-            Exception: the image can't be decoded, or doesn't fit the memory.
-        """
-        regions = self._regions
-        window = None if regions is None or regions[sample, 0] < 0 else tuple(regions[sample].tolist())
-        warn = partial(self._warn, self._batch, sample)
-        return decode(self._encoded.arrays[sample], region=window, out=out, warn=warn, **self._options)
 
 
 def _whole_images(encoded: EncodedBatch) -> Int64s:

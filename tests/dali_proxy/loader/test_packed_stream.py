@@ -276,7 +276,9 @@ def test_state_of_another_plan_is_refused() -> None:
         packed(window=16).load_state_dict(state)
 
 
-@pytest.mark.parametrize(("options", "message"), [({"window": 0}, "window must be a whole number, 1"), ({"ranks": 0}, "ranks must be")])
+@pytest.mark.parametrize(
+    ("options", "message"), [({"window": 0}, "window must be a whole number, 1"), ({"ranks": 0}, "ranks must be")]
+)
 def test_wrong_numbers_are_errors(options: Any, message: str) -> None:
     with pytest.raises(ArgumentValueError, match=message):
         packed(**options)

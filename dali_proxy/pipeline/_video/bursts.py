@@ -17,7 +17,7 @@ from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.contexts import Contexts
 from dali_proxy.pipeline._video.elementary_stream import ElementaryStream, stream_of
 from dali_proxy.pipeline._video.nvdec import cuda_current
-from dali_proxy.pipeline._video.nvdec_session import MappedFrame, NvdecError, NvdecSession
+from dali_proxy.pipeline._video.nvdec_session import DamageError, MappedFrame, NvdecError, NvdecSession
 from dali_proxy.pipeline._video.pixels import chroma_is_left, color_matrix
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.types import DALIImageType
@@ -42,13 +42,14 @@ class Burst:
         pixels: the decoded frames by number, HWC each.
         decoded: number of frames that NVDEC decoded.
         failed: whether NVDEC couldn't decode the group in this way.
+        damaged: whether its data seems to be damaged.
     """
 
     def __init__(self, clip: Clip, wanted: Sequence[int], first: int, output: DALIImageType) -> None:
         self.clip, self.wanted, self.first, self.output = clip, wanted, first, output
         self.pixels: dict[int, Any] = {}
         self.decoded = 0
-        self.failed = False
+        self.failed = self.damaged = False
 
 
 class BurstDecoder:
@@ -188,7 +189,7 @@ class _Run:
         times = self.burst.clip.index.times[self.burst.first : self.burst.wanted[-1] + 1].tolist()
         shown = [time for time in self._session.shown if times[0] <= time <= times[-1]]
         if shown != times:
-            raise NvdecError("it has other frames than its container says")
+            raise DamageError("it has other frames than its container says")
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -200,6 +201,7 @@ class _Run:
             yield
         except errors as error:
             self.burst.failed = self.ended = True
+            self.burst.damaged = isinstance(error, DamageError)
             _log.debug("%s isn't decoded together with others: %s", self.burst.clip.name, error)
 
 

@@ -22,6 +22,10 @@ class NvdecError(Exception):
     """NVDEC can't decode a video in this way. FFmpeg may decode it, or tells what is wrong with it."""
 
 
+class DamageError(NvdecError):
+    """The data of a video seems to be damaged. A core can tell: FFmpeg on NVDEC would return the damaged frame."""
+
+
 @dataclass(frozen=True)
 class MappedFrame:
     """A decoded frame in GPU memory, until `NvdecSession.unmap`: luma, then chroma pairs for 2 by 2 pixels.
@@ -135,7 +139,7 @@ class NvdecSession:
             status = cuvid.Status()
             failed = self._driver.cuvidGetDecodeStatus(self._decoder, surface, ctypes.byref(status))
             if not failed and status.status in cuvid.DECODE_ERRORS:  # not all codecs report it
-                raise NvdecError("the data of a picture is damaged")
+                raise DamageError("the data of a picture is damaged")
         self._passed.clear()
         return made
 

@@ -304,7 +304,9 @@ class VideoPool:
                         pixels = burst.decoded * encoding.height * encoding.width
                         self._queue.leave(encoding.codec, True, pixels, seconds)
             for flight, burst in zip(flights, bursts, strict=True):
-                if burst.failed and flight.needed:
+                if burst.damaged and flight.needed:
+                    self._decode_on(flight, kernels, by_nvdec=False)
+                elif burst.failed and flight.needed:
                     self._decode(flight, kernels)
                 elif not burst.failed:
                     self._keep(flight, burst.pixels, burst.decoded)

@@ -15,7 +15,7 @@ from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._operators.decoding import io_video
 from dali_proxy.pipeline._video import bursts, clip, cuvid, nvdec, nvdec_session
 from dali_proxy.pipeline._video.bursts import AT_ONCE, BurstDecoder
-from dali_proxy.pipeline._video.clip import Clip
+from dali_proxy.pipeline._video.clip import Clip, FileVersion
 from dali_proxy.pipeline._video.frame_request import FrameRequest
 from dali_proxy.pipeline._video.gpu_pixels import GpuPixels
 from dali_proxy.pipeline._video.nvdec_queue import NvdecQueue
@@ -215,20 +215,40 @@ def test_group_with_more_frames_than_surfaces(clips: Clips, driver: FakeCuvid, m
 
 @pytest.mark.parametrize("fault", ["damaged", "hidden", "greedy"])
 def test_ffmpeg_decodes_what_fails_together(
-    fault: str, clips: Clips, driver: FakeCuvid, caplog: pytest.LogCaptureFixture
+    fault: str, clips: Clips, driver: FakeCuvid, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others may refer to a damaged frame."""
+    """Others may refer to a damaged frame. A core decodes what seems to be damaged, because it can tell."""
     path = clips.path("h264.mp4")
     if fault == "greedy":
         driver.greedy = True
     else:
         getattr(driver, fault).add(int(Clip(str(path)).index.times[28]))
+    on_core: list[int] = []
+    finish = UploadedPlanes.finish
+    monkeypatch.setattr(UploadedPlanes, "finish", lambda self, pixels: (on_core.append(1), finish(self, pixels))[1])
     caplog.set_level("DEBUG", "dali_proxy")
     frames = [[30, 31]]
     with pipe_of() as pipe:
         assert read(pipe, [encoded(path)], frames) == frames
     assert "isn't decoded together with others" in caplog.text
+    assert bool(on_core) == (fault != "greedy")
     assert not driver.mapped
+
+
+def test_damaged_picture_is_an_error(tmp_path: Path, clips: Clips, driver: FakeCuvid) -> None:
+    """NVDEC reports it, and a core says which frame it is."""
+    path, good = tmp_path / "damaged.mp4", clips.path("h264.mp4")
+    content = bytearray(good.read_bytes())
+    video = Clip(str(good), version=FileVersion.of(good.stat()), ranges=True)
+    index, table = video.index, video.table
+    assert table is not None
+    packet = int(table.order[24])
+    begin, size = int(table.positions[packet]), int(table.sizes[packet])
+    content[begin + size // 3 : begin + size] = bytes(size - size // 3)
+    path.write_bytes(content)
+    driver.damaged.add(int(index.times[24]))
+    with pipe_of() as pipe, pytest.raises(OperatorError, match=r"damaged.mp4.*frame 24"):
+        read(pipe, [encoded(path)], [[24]])
 
 
 @pytest.mark.usefixtures("_one_by_one")

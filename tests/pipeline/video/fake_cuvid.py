@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import av
 import numpy as np
+import pytest
 
 from dali_proxy.pipeline._video import cuvid
+
+av = pytest.importorskip("av")
 
 _NAMES = {number: name for name, number in cuvid.CODECS.items()}
 _PADDING = 64  # bytes at the end of each row

@@ -22,9 +22,7 @@ GOAL = 1.3
 
 REASONS = {
     "jpeg-small": "libjpeg-turbo takes two thirds of our processor time, and all these loaders decode with it.",
-    "jpeg-large": "libjpeg-turbo takes three quarters of our processor time, and all these loaders decode with it.\n"
-    "The rates of SPDL are too high: up to six of its batches were computed before the clock started. [By processor\n"
-    "time](../benchmarks/results/2026-11-29-decoded-ranges.md), a sample costs SPDL 1.2 times as much as dali-proxy.",
+    "jpeg-large": "libjpeg-turbo takes three quarters of our processor time, and all these loaders decode with it.",
     "views": "Decoding and blurring take half of our processor time, with the libraries that other loaders use, too.",
     "detection": "libjpeg-turbo takes two thirds of our processor time, and all these loaders decode with it.",
     "segmentation": "libjpeg-turbo takes two fifths of our processor time, as in the other loaders, and PNG a sixth.",

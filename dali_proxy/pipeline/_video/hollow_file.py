@@ -28,9 +28,9 @@ class HollowFile(PositionStream):
         """Read ranges, each given by position and size, as zeros from now on."""
         table = np.array(sorted(ranges), np.int64).reshape(-1, 2)
         begins, ends = table[:, 0], np.maximum.accumulate(table.sum(axis=1))
-        first = np.append(True, begins[1:] > ends[:-1])  # of adjacent ranges
-        self._begins = begins[first]
-        self._ends = ends[np.append(np.flatnonzero(first)[1:] - 1, len(ends) - 1)] if len(ends) else ends
+        apart = begins[1:] > ends[:-1]  # adjacent ranges become one
+        self._begins = np.append(begins[:1], begins[1:][apart])
+        self._ends = np.append(ends[:-1][apart], ends[-1:])
 
     def pread(self, count: int, position: int) -> bytes:
         end = min(position + count, self._size)

@@ -33,6 +33,9 @@ def test_ranges_read_as_zeros(tmp_path: Path) -> None:
         hollow = HollowFile(partial(os.pread, descriptor), len(content))
         file = io.BufferedReader(hollow, 1000)
         assert file.read() == content
+        hollow.leave_out([])  # a damaged video may list no packets
+        file.seek(0)
+        assert file.read() == content
         hollow.leave_out([(40, 10), (10, 5), (15, 5), (42, 3), (4_000, 5_000), (19_995, 50)])
         expected = bytearray(content)
         for begin, end in ((10, 20), (40, 50), (4_000, 9_000), (19_995, 20_000)):

@@ -12,13 +12,12 @@ import numpy as np
 from dali_proxy.pipeline._cuda.context import KernelContext
 from dali_proxy.pipeline._cuda.streams import new_stream
 from dali_proxy.pipeline._kernels import Samples
-from dali_proxy.pipeline._kernels.nv12 import plan_nv12_to_pixels
 from dali_proxy.pipeline._video.clip import Clip
 from dali_proxy.pipeline._video.contexts import Contexts
 from dali_proxy.pipeline._video.elementary_stream import ElementaryStream, stream_of
+from dali_proxy.pipeline._video.gpu_pixels import plan_pixels
 from dali_proxy.pipeline._video.nvdec import cuda_current
 from dali_proxy.pipeline._video.nvdec_session import DamageError, MappedFrame, NvdecError, NvdecSession
-from dali_proxy.pipeline._video.pixels import chroma_is_left, color_matrix
 from dali_proxy.pipeline.errors import PipelineError
 from dali_proxy.pipeline.types import DALIImageType
 
@@ -104,12 +103,14 @@ class BurstDecoder:
                 channels = 1 if run.burst.output is DALIImageType.GRAY else 3
                 with cupy.cuda.Stream.null:  # whose memory the pool's frames have
                     out = cupy.empty((encoding.height, encoding.width, channels), np.uint8)
-                kind = encoding.bits > 8, channels, chroma_is_left(encoding.codec)
+                kind = encoding.codec, encoding.bits > 8, run.burst.output
                 kinds.setdefault(kind, []).append((run, frame, out))
         for stream in others:
             main.wait_event(stream.record())
-        for (deep, _, left), frames in kinds.items():
-            kernels.run(_conversion(frames, np.dtype(np.uint16 if deep else np.uint8), left), main)
+        for (codec, deep, output), frames in kinds.items():
+            luma, chroma = _planes(frames, np.dtype(np.uint16 if deep else np.uint8))
+            colors = [run.colors for run, _, _ in frames]
+            kernels.run(plan_pixels(luma, chroma, [out for _, _, out in frames], output, colors, codec), main)
         main.synchronize()
         for run in runs:
             run.unmap()
@@ -127,14 +128,15 @@ class _Run:
         clip, index = burst.clip, burst.clip.index
         self._packets: Iterator[Any] = iter(())
         self._numbers = {int(index.times[number]): number for number in burst.wanted}
-        self._stream = _stream(clip) or ElementaryStream()
+        stream, table = _stream(clip), clip.table
+        assert stream is not None  # see `BurstDecoder.supports`
+        assert table is not None
+        start = table.start(burst.first)
+        assert start is not None
+        self._stream = stream
         with self._failing():
             self._session = sessions.take(clip.encoding) or NvdecSession(device_id, clip.encoding)
-            self._session.begin(self._stream.header, self._numbers)
-            table = clip.table
-            start = None if table is None else table.start(burst.first)
-            if table is None or start is None:
-                raise NvdecError("it isn't known where its decoding begins")
+            self._session.begin(stream.header, self._numbers)
             self._packets = table.packets(start, burst.wanted[-1], clip.read, index.time_base)
 
     def feed(self) -> bool:
@@ -205,20 +207,15 @@ class _Run:
             _log.debug("%s isn't decoded together with others: %s", self.burst.clip.name, error)
 
 
-def _conversion(frames: Sequence[tuple[_Run, MappedFrame, Any]], dtype: np.dtype[Any], left: bool) -> Any:
-    """Return the launch that converts mapped frames."""
+def _planes(frames: Sequence[tuple[_Run, MappedFrame, Any]], dtype: np.dtype[Any]) -> tuple[Samples, Samples]:
+    """Return the luma and chroma of mapped frames."""
     sizes = np.array([out.shape[:2] for _, _, out in frames], np.int64)
     halves = np.column_stack([sizes // 2, np.full(len(frames), 2)])
     addresses = np.array([frame.address for _, frame, _ in frames], np.int64)
     pitches = np.array([frame.pitch for _, frame, _ in frames], np.int64)
     steps = np.full((len(frames), 2), dtype.itemsize) * [2, 1]
     luma = Samples(addresses, sizes, np.column_stack([pitches, steps[:, 1]]), dtype)
-    chroma = Samples(addresses + pitches * sizes[:, 0], halves, np.column_stack([pitches, steps]), dtype)
-    outputs = {run.burst.output for run, _, _ in frames}
-    colors = {run.colors for run, _, _ in frames}
-    matrices = {(output, each): color_matrix(output, *each) for output in outputs for each in colors}
-    matrix = [matrices[run.burst.output, run.colors] for run, _, _ in frames]
-    return plan_nv12_to_pixels(luma, chroma, Samples.from_arrays([out for _, _, out in frames]), matrix, left)
+    return luma, Samples(addresses + pitches * sizes[:, 0], halves, np.column_stack([pitches, steps]), dtype)
 
 
 def _stream(clip: Clip) -> ElementaryStream | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dali_proxy.pipeline._cuda.context import KernelContext
+from dali_proxy.pipeline._cuda.launch import Launch
 from dali_proxy.pipeline._kernels import Samples
 from dali_proxy.pipeline._kernels.nv12 import plan_nv12_to_pixels
 from dali_proxy.pipeline._video.nvdec import Encoding
@@ -43,6 +44,29 @@ def planes_of(frames: Sequence[Any], default: str = "nv12") -> tuple[Samples, Sa
     luma, chroma = zip(*(frame.planes for frame in frames), strict=True)
     step: int = dtype.itemsize
     return _samples(luma, sizes, (step,), dtype), _samples(chroma, halves, (2 * step, step), dtype)
+
+
+def plan_pixels(
+    luma: Samples,
+    chroma: Samples,
+    outs: Sequence[Any],
+    output: DALIImageType,
+    colors: Sequence[tuple[int, int]],
+    codec: str,
+) -> Launch:
+    """Return the launch that converts frames in NV12 or P016 to pixels.
+
+    Args:
+        luma: as in `planes_of`.
+        chroma: see `luma`.
+        outs: HWC arrays for the pixels.
+        output: their color space.
+        colors: FFmpeg's numbers of each frame's color space and range.
+        codec: FFmpeg's name of the frames' codec.
+    """
+    matrices = {each: color_matrix(output, *each) for each in set(colors)}
+    matrix = [matrices[each] for each in colors]
+    return plan_nv12_to_pixels(luma, chroma, Samples.from_arrays(outs), matrix, chroma_is_left(codec))
 
 
 def _dtype_of(frames: Sequence[Any], default: str) -> np.dtype[Any]:
@@ -133,9 +157,6 @@ class GpuPixels:
         frames, outs = zip(*self._waiting, strict=True)
         self._waiting = []
         luma, chroma = planes_of(frames, self._default)
-        declared = [(frame.colorspace, frame.color_range) for frame in frames]
-        matrices = {colors: color_matrix(self._output, *colors) for colors in set(declared)}
-        matrix = [matrices[colors] for colors in declared]
-        left = chroma_is_left(self._codec)
-        stream = self._cupy.cuda.Stream.null
-        self._kernels.run(plan_nv12_to_pixels(luma, chroma, Samples.from_arrays(outs), matrix, left), stream)
+        colors = [(frame.colorspace, frame.color_range) for frame in frames]
+        launch = plan_pixels(luma, chroma, outs, self._output, colors, self._codec)
+        self._kernels.run(launch, self._cupy.cuda.Stream.null)

@@ -70,7 +70,7 @@ class NvdecSession:
         self._surfaces = self._room = 0
         self._waiting: list[tuple[int, int]] = []  # surface and time of wanted frames
         self._passed: set[int] = set()  # surfaces of other frames, to which wanted ones may refer
-        self._mapped: list[tuple[int, int]] = []  # surface and address
+        self._mapped: list[int] = []  # addresses
         self._header = b""
         self._wanted: Collection[int] = ()
         self._error: str | None = None
@@ -133,7 +133,7 @@ class NvdecSession:
             mapping = cuvid.Mapping(progressive=1, stream=stream.ptr)
             pointers = ctypes.byref(address), ctypes.byref(pitch), ctypes.byref(mapping)
             self._check("cuvidMapVideoFrame64", self._decoder, surface, *pointers)
-            self._mapped.append((surface, address.value))
+            self._mapped.append(address.value)
             made.append(MappedFrame(time, address.value, pitch.value))
         for surface in {surface for surface, _ in self._waiting} | self._passed:
             status = cuvid.Status()
@@ -146,8 +146,7 @@ class NvdecSession:
     def unmap(self) -> None:
         """Free the surfaces of mapped frames. The work that reads the frames must have ended."""
         while self._mapped:
-            _, address = self._mapped.pop()
-            self._driver.cuvidUnmapVideoFrame64(self._decoder, ctypes.c_ulonglong(address))
+            self._driver.cuvidUnmapVideoFrame64(self._decoder, ctypes.c_ulonglong(self._mapped.pop()))
         self._waiting = []
 
     def flush_buffers(self) -> None:

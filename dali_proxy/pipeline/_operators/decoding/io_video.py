@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -297,6 +298,7 @@ class MixedFrames(_Frames, GpuOperator):
             needs, frames, made = self._decode(batch, inputs[0], self.kernels)
             sources: list[Any] = []  # the frames of all samples
             shapes = []
+            filled = cache(self._filled)
             for sample, need in enumerate(needs):
                 if need is None:
                     sources += made[sample]
@@ -305,11 +307,12 @@ class MixedFrames(_Frames, GpuOperator):
                 video, numbers = need
                 shape = self._shape(need, frames)
                 shapes.append(shape)
-                sources += [self._filled(shape[1:]) if number == FILL else frames[video, number] for number in numbers]
+                sources += [filled(shape[1:]) if number == FILL else frames[video, number] for number in numbers]
             with batch.stream:
                 result, target = allocate(np.array(shapes, np.int64), np.dtype(np.uint8), "FHWC")
             if sources:
-                self.launch(plan_strided_copy(Samples.from_arrays(sources), _each_frame(target)), batch)
+                each = target.parts(*target.positions([0]), [0])
+                self.launch(plan_strided_copy(Samples.from_arrays(sources), each), batch)
             batch.keep_alive += sources  # which the launch reads
             return [result]
         finally:
@@ -325,13 +328,3 @@ class MixedFrames(_Frames, GpuOperator):
             frame = cupy.asarray(np.ascontiguousarray(np.broadcast_to(color, shape)))
             stream.synchronize()
         return frame
-
-
-def _each_frame(samples: Samples) -> Samples:
-    """Return the frames of contiguous FHWC samples."""
-    counts = samples.shapes[:, 0]
-    shapes = np.repeat(samples.shapes[:, 1:], counts, axis=0)
-    strides = np.repeat(samples.strides[:, 1:], counts, axis=0)
-    before = np.concatenate([np.arange(count) for count in counts])
-    pointers = np.repeat(samples.pointers, counts) + before * np.repeat(samples.strides[:, 0], counts)
-    return Samples(pointers, shapes, strides, samples.dtype)
